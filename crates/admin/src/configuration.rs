@@ -4,16 +4,28 @@
 //! 428 (RFC 6585 section 3), so that no client overwrites a version that it has not seen.
 
 use crate::access::{Access, Caller};
-use crate::control::{Applied, ConfigDocument, ConfigVersion, Control, Expect, Refusal, Syntax};
+use crate::control::{
+    Applied, ConfigDocument, ConfigDocuments, ConfigVersion, Control, Expect, Refusal, Syntax,
+};
 use crate::endpoints;
 use crate::limits::{CONFIG_BYTES, REQUEST_BYTES};
 use crate::messages::{ApiResult, body_text, json_response, time};
-use crate::problem::Problem;
+use crate::problem::{Problem, pretty};
+use config::NewConfig;
 use message::{Request, Response};
 use serde_json::{Value as Json, json};
 use settings::Report;
+use std::collections::BTreeMap;
 use wire::conditional::{self, EntityTag, Preconditions, Validators};
 use wire::{Known, token};
+
+/// The parameter for a configuration that is a set of documents.
+const DOCUMENTS: &str = "documents";
+const DOCUMENTS_ADVICE: &str = "send an object of texts by name, as GET /v1/config?documents has \
+                                it: {\"main.yaml\": \"…\", \"routes/shop.yaml\": \"…\"}; parts of \
+                                names are not empty and do not begin with a dot";
+/// Bytes of the name of a document, which is part of a key.
+const NAME_BYTES: usize = 255;
 
 pub(crate) fn get(
     access: &Access,
@@ -21,18 +33,31 @@ pub(crate) fn get(
     control: &dyn Control,
     request: &Request,
 ) -> ApiResult {
-    if endpoints::flag(request.target.query(), "secrets") {
+    let shows_secrets = endpoints::flag(request.target.query(), "secrets");
+    if shows_secrets {
         access.check_secrets(caller)?;
-        return Ok(answer(&control.config(), request));
     }
-    let Some(masked) = control.masked_config() else {
-        return Err(Problem::new(
-            409,
-            "the configuration has errors, so that it is not known where its secrets are",
-        )
-        .advice("GET /v1/config?secrets shows it as it is"));
+    let unknown_secrets = || {
+        let why = "the configuration has errors, so that it is not known where its secrets are";
+        Problem::new(409, why).advice("`?secrets` shows it as it is")
     };
-    Ok(answer(&ConfigDocument { text: masked, ..control.config() }, request))
+    let document = match (endpoints::flag(request.target.query(), DOCUMENTS), shows_secrets) {
+        (false, true) => control.config(),
+        (false, false) => {
+            let text = control.masked_config().ok_or_else(unknown_secrets)?;
+            ConfigDocument { text, ..control.config() }
+        }
+        (true, _) => {
+            let ConfigDocuments { mut texts, version } = control.documents()?;
+            if !shows_secrets {
+                texts = control.masked_documents().ok_or_else(unknown_secrets)?;
+            }
+            let (text, syntax) = (pretty(&json!(texts)), Syntax::Json);
+            // What makes the main document read-only: that there are several.
+            ConfigDocument { text, syntax, version, read_only: None, ..control.config() }
+        }
+    };
+    Ok(answer(&document, request))
 }
 
 fn answer(document: &ConfigDocument, request: &Request) -> Response {
@@ -75,33 +100,75 @@ pub(crate) fn history(versions: &[ConfigVersion]) -> Response {
 }
 
 pub(crate) async fn put(control: &dyn Control, request: &mut Request) -> ApiResult {
-    let syntax = syntax(request)?;
+    syntax(request)?;
     let Some(expect) = expect(request)? else {
         return Err(Problem::new(428, "a change needs If-Match with the version it replaces")
             .advice(
                 "send the ETag of GET /v1/config, or `If-Match: *` to replace whatever is there",
             ));
     };
-    let text = document(request, syntax).await?;
-    applied(control.apply(text, syntax, expect).await)
+    let new = new_config(request).await?;
+    applied(control.apply(new, expect).await)
 }
 
 /// Checks a configuration without putting it into use.
 pub(crate) async fn check(control: &dyn Control, request: &mut Request) -> ApiResult {
-    let syntax = syntax(request)?;
-    let text = document(request, syntax).await?;
-    let changes = control.check(text).await?;
+    let new = new_config(request).await?;
+    let changes = control.check(new).await?;
     Ok(json_response(200, &json!({ "changes": changes })))
 }
 
-/// The body: a configuration.
-async fn document(request: &mut Request, syntax: Syntax) -> Result<String, Problem> {
-    let text = body_text(request, CONFIG_BYTES).await?;
-    if syntax == Syntax::Json {
-        // JSON is read as the YAML that it is, whose errors speak of things that JSON has not.
-        serde_json::from_str::<Json>(&text).map_err(|error| not_json(&error))?;
+/// The body: a configuration, or with `?documents` the documents of one.
+async fn new_config(request: &mut Request) -> Result<NewConfig, Problem> {
+    let syntax = syntax(request)?;
+    let is_set = endpoints::flag(request.target.query(), DOCUMENTS);
+    if is_set && syntax != Syntax::Json {
+        return Err(Problem::new(415, "documents are sent as JSON").advice(DOCUMENTS_ADVICE));
     }
-    Ok(text)
+    let text = body_text(request, CONFIG_BYTES).await?;
+    if syntax == Syntax::Yaml {
+        return Ok(NewConfig::Main(text));
+    }
+    let value: Json = serde_json::from_str(&text).map_err(|error| not_json(&error))?;
+    match is_set {
+        true => documents(value).map(NewConfig::Documents),
+        // JSON is read as the YAML that it is, whose errors speak of things that JSON has not.
+        false => Ok(NewConfig::Main(text)),
+    }
+}
+
+/// Reads the texts of documents by name; the problem names every one that cannot be used.
+fn documents(value: Json) -> Result<BTreeMap<String, String>, Problem> {
+    let Json::Object(members) = value else {
+        return Err(Problem::new(422, "the body must be a JSON object").advice(DOCUMENTS_ADVICE));
+    };
+    if members.is_empty() {
+        let why = "the body has no documents: a server without a configuration serves nothing";
+        return Err(Problem::new(422, why).advice(DOCUMENTS_ADVICE));
+    }
+    let (mut texts, mut wrong) = (BTreeMap::new(), Vec::new());
+    for (name, value) in members {
+        match value {
+            Json::String(text) if is_document_name(&name) => drop(texts.insert(name, text)),
+            Json::String(_) => wrong.push((name, "this cannot be the name of a document")),
+            _ => wrong.push((name, "the document is not text")),
+        }
+    }
+    if wrong.is_empty() {
+        return Ok(texts);
+    }
+    let rows: Vec<Json> = wrong
+        .into_iter()
+        .map(|(name, message)| json!({ "file": name, "message": message }))
+        .collect();
+    let detail = format!("{} of the documents cannot be used; nothing has changed", rows.len());
+    Err(Problem::new(422, detail).member("errors", json!(rows)).advice(DOCUMENTS_ADVICE))
+}
+
+/// True for a name that `ctl apply` could have read from a directory.
+fn is_document_name(name: &str) -> bool {
+    let is_part = |part: &str| !part.is_empty() && !part.starts_with('.');
+    name.len() <= NAME_BYTES && !name.contains(char::is_control) && name.split('/').all(is_part)
 }
 
 pub(crate) async fn rollback(control: &dyn Control, request: &mut Request) -> ApiResult {

@@ -5,9 +5,11 @@
 mod status;
 
 use cache::PurgeRequest;
+use config::NewConfig;
 use http_server::LiveLog;
 use message::LocalFuture;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,20 +34,18 @@ pub trait Control {
     /// The configuration as its source has it, with `${…}` unexpanded.
     fn config(&self) -> ConfigDocument;
 
+    /// The configuration as a set of documents, where its source has one.
+    fn documents(&self) -> Result<ConfigDocuments, Refusal>;
+
     /// Returns the earlier versions that can be restored, the newest first.
     fn history(&self) -> Vec<ConfigVersion>;
 
     /// Checks a configuration, writes it to its source and puts it into use, or does none of it.
     /// The comparison with `expect` and the change are one step.
-    fn apply(
-        &self,
-        text: String,
-        syntax: Syntax,
-        expect: Expect,
-    ) -> LocalFuture<'_, Result<Applied, Refusal>>;
+    fn apply(&self, new: NewConfig, expect: Expect) -> LocalFuture<'_, Result<Applied, Refusal>>;
 
     /// Returns the changes that a configuration would make, and makes none of them.
-    fn check(&self, text: String) -> LocalFuture<'_, Result<Vec<String>, Refusal>>;
+    fn check(&self, new: NewConfig) -> LocalFuture<'_, Result<Vec<String>, Refusal>>;
 
     /// Puts a version of `history` into use again, the way `apply` would.
     fn rollback(
@@ -96,6 +96,9 @@ pub trait Control {
 
     /// Returns the text with its secrets masked; `None` if errors prevent finding them.
     fn masked_config(&self) -> Option<String>;
+
+    /// The same for a set of documents, by name.
+    fn masked_documents(&self) -> Option<BTreeMap<String, String>>;
 
     /// Takes out what is meant, or makes it stale. With `wait`, resolves when all servers that
     /// share purges and can be reached have done so, or after that time.
@@ -198,6 +201,15 @@ pub struct ConfigDocument {
     pub source: String,
     /// Why it cannot be changed from here, when it cannot.
     pub read_only: Option<String>,
+}
+
+/// The configuration as a set of documents.
+#[derive(Debug, Clone)]
+pub struct ConfigDocuments {
+    /// By name.
+    pub texts: BTreeMap<String, String>,
+    /// As that of a [`ConfigDocument`].
+    pub version: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -171,16 +171,20 @@ endpoints! {
         "The server in numbers: responses by class, durations of requests of all routes, \
          connections, caches, the process, and what needs attention: servers out of rotation (at \
          most 20), certificates (at most 100, the next to expire first) and the latest reload.";
-    GET "/v1/config" ["secrets"] Read GetConfig
+    GET "/v1/config" ["documents", "secrets"] Read GetConfig
         "The configuration as in its source, variables unexpanded, `\"***\"` in place of secrets; \
          the ETag is its version. `?secrets` shows the secrets: on the Unix socket, and over TCP \
-         with `admin.config_secrets`. PUT rejects a text in which they are masked.";
-    PUT "/v1/config" [] All PutConfig
+         with `admin.config_secrets`. PUT rejects a text in which they are masked. `?documents` \
+         shows all documents of a configuration in etcd, as a JSON object of texts by name.";
+    PUT "/v1/config" ["documents"] All PutConfig
         "Replaces the configuration: a response with 200 means that it is valid, written to its \
-         file and in use; otherwise nothing changes. Accepts YAML or JSON by Content-Type. \
-         If-Match with the ETag that was read is required; `*` replaces any version.";
-    POST "/v1/config/check" [] All CheckConfig
-        "Checks a configuration (YAML or JSON, as with PUT) and changes nothing: 200 with the \
+         file, or to etcd, and in use; otherwise nothing changes. Accepts YAML or JSON by \
+         Content-Type. If-Match with the ETag that was read is required; `*` replaces any version. \
+         `?documents` replaces all documents in etcd, in one transaction: \
+         `{\"main.yaml\": \"…\", \"routes/shop.yaml\": \"…\"}`. A document that is not among them \
+         is removed.";
+    POST "/v1/config/check" ["documents"] All CheckConfig
+        "Checks a configuration (as with PUT) and changes nothing: 200 with the \
          `changes` it would make, or 422 with every error. That what it names is available on this \
          machine, addresses for example, is checked by PUT only.";
     GET "/v1/config/schema" [] Read ConfigSchema

@@ -42,10 +42,10 @@ mod views;
 pub use access::Access;
 pub use control::{
     AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk,
-    CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries, EntriesWanted,
-    Expect, Explanation, ListenerStatus, Question, Refusal, ReloadStatus, RouteStatus,
-    SentResponse, ServerState, ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus,
-    WorkerStatus,
+    CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments, ConfigVersion, Control,
+    Entries, EntriesWanted, Expect, Explanation, ListenerStatus, Question, Refusal, ReloadStatus,
+    RouteStatus, SentResponse, ServerState, ServerStatus, Status, StreamStatus, Syntax,
+    UpstreamStatus, WorkerStatus,
 };
 pub use handler::Admin;
 pub use merge::ProcessMetrics;

@@ -3,19 +3,20 @@
 use crate::Admin;
 use crate::access::Access;
 use crate::control::{
-    Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries,
-    EntriesWanted, Expect, Explanation, ListenerStatus, Question, Refusal, ReloadStatus,
-    RouteStatus, SentResponse, ServerState, ServerStatus, Status, StreamStatus, Syntax,
-    UpstreamStatus, WorkerStatus,
+    Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments, ConfigVersion,
+    Control, Entries, EntriesWanted, Expect, Explanation, ListenerStatus, Question, Refusal,
+    ReloadStatus, RouteStatus, SentResponse, ServerState, ServerStatus, Status, StreamStatus,
+    Syntax, UpstreamStatus, WorkerStatus,
 };
 use crate::purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
 use cache::{PurgeRequest, PurgeWhat};
-use config::{AdminRole, AdminToken};
+use config::{AdminRole, AdminToken, NewConfig};
 use message::{Body, Headers, LocalFuture, Request, Response, Target};
 use plugin::Handler;
 use serde_json::json;
 use settings::{Report, Secret, Span};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::future::ready;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,6 +52,8 @@ pub(crate) struct FakeServer {
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) state: Cell<ServerState>,
     pub(crate) text: RefCell<String>,
+    /// The documents, if the configuration is a set of them.
+    pub(crate) documents: RefCell<Option<BTreeMap<String, String>>>,
     pub(crate) version: Cell<u32>,
     pub(crate) read_only: Cell<bool>,
     pub(crate) busy: Cell<bool>,
@@ -72,6 +75,7 @@ impl FakeServer {
             telemetry: Arc::new(Telemetry::new()),
             state: Cell::new(ServerState::Serving),
             text: RefCell::new("workers: auto\n".to_owned()),
+            documents: RefCell::default(),
             version: Cell::new(1),
             read_only: Cell::new(false),
             busy: Cell::new(false),
@@ -90,7 +94,8 @@ impl FakeServer {
         format!("v{}", self.version.get())
     }
 
-    fn change(&self, text: String, expect: &Expect) -> Result<Applied, Refusal> {
+    fn change(&self, new: NewConfig, expect: &Expect) -> Result<Applied, Refusal> {
+        let text = joined(&new);
         if self.busy.get() {
             return Err(Refusal::Busy);
         }
@@ -106,9 +111,19 @@ impl FakeServer {
         if text.contains("taken") {
             return Err(Refusal::Unable("cannot listen on 127.0.0.1:80: it is taken".to_owned()));
         }
-        *self.text.borrow_mut() = text;
+        match new {
+            NewConfig::Main(text) => *self.text.borrow_mut() = text,
+            NewConfig::Documents(texts) => *self.documents.borrow_mut() = Some(texts),
+        }
         self.version.set(self.version.get() + 1);
         Ok(Applied { version: self.version_text(), changes: vec!["route \"a\" added".to_owned()] })
+    }
+}
+
+fn joined(new: &NewConfig) -> String {
+    match new {
+        NewConfig::Main(text) => text.clone(),
+        NewConfig::Documents(texts) => texts.values().map(String::as_str).collect(),
     }
 }
 
@@ -176,13 +191,19 @@ impl Control for FakeServer {
         (!text.contains("wrong")).then(|| text.replace("hidden", "***"))
     }
 
-    fn apply(
-        &self,
-        text: String,
-        _: Syntax,
-        expect: Expect,
-    ) -> LocalFuture<'_, Result<Applied, Refusal>> {
-        Box::pin(ready(self.change(text, &expect)))
+    fn documents(&self) -> Result<ConfigDocuments, Refusal> {
+        let texts = self.documents.borrow().clone();
+        let texts = texts.ok_or_else(|| Refusal::ReadOnly("no documents".to_owned()))?;
+        Ok(ConfigDocuments { texts, version: self.version_text() })
+    }
+
+    fn masked_documents(&self) -> Option<BTreeMap<String, String>> {
+        let texts = self.documents.borrow().clone()?.into_iter();
+        Some(texts.map(|(name, text)| (name, text.replace("hidden", "***"))).collect())
+    }
+
+    fn apply(&self, new: NewConfig, expect: Expect) -> LocalFuture<'_, Result<Applied, Refusal>> {
+        Box::pin(ready(self.change(new, &expect)))
     }
 
     fn rollback(
@@ -191,7 +212,7 @@ impl Control for FakeServer {
         expect: Expect,
     ) -> LocalFuture<'_, Result<Applied, Refusal>> {
         let result = match version.as_str() {
-            "v0" => self.change("workers: 1\n".to_owned(), &expect),
+            "v0" => self.change(NewConfig::Main("workers: 1\n".to_owned()), &expect),
             _ => Err(Refusal::NoVersion),
         };
         Box::pin(ready(result))
@@ -199,10 +220,11 @@ impl Control for FakeServer {
 
     fn reload(&self) -> LocalFuture<'_, Result<Applied, Refusal>> {
         let text = self.text.borrow().clone();
-        Box::pin(ready(self.change(text, &Expect::Any)))
+        Box::pin(ready(self.change(NewConfig::Main(text), &Expect::Any)))
     }
 
-    fn check(&self, text: String) -> LocalFuture<'_, Result<Vec<String>, Refusal>> {
+    fn check(&self, new: NewConfig) -> LocalFuture<'_, Result<Vec<String>, Refusal>> {
+        let text = joined(&new);
         let result = match text.contains("wrong") {
             true => Err(Refusal::Invalid(Box::new(wrong(&text)))),
             false => Ok(vec!["route \"a\" added".to_owned()]),

@@ -59,4 +59,4 @@ pub use records::{
     SyslogFacility, SyslogSettings, SyslogTransport, Timeouts, UnknownHost, Workers,
 };
 pub use server_plan::{AdminPlan, AdminToken, ListenerPlan, ListenerTls, RoutePlan, ServerPlan};
-pub use source::{Document, FileSource, ReplaceError, Replaced, Source, TextSource};
+pub use source::{Document, FileSource, NewConfig, ReplaceError, Replaced, Source, TextSource};

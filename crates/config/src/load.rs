@@ -84,12 +84,17 @@ pub fn read_consumer(text: &str) -> Result<ConsumerSettings, Report> {
     consumer.filter(|_| report.is_empty()).ok_or(report)
 }
 
-/// Returns the main document with `***` in place of every secret in clear. `None` if it has errors,
-/// because then the positions of its secrets are unknown.
-pub fn masked(source: &dyn Source, environment: &Environment<'_>, kinds: &Kinds) -> Option<String> {
+/// Returns the documents by name, the main one first, with `***` in place of every secret in clear.
+/// `None` if they have errors, because then the positions of secrets are unknown.
+pub fn masked(
+    source: &dyn Source,
+    environment: &Environment<'_>,
+    kinds: &Kinds,
+) -> Option<Vec<(String, String)>> {
     let mut report = Report::new();
     try_load(source, environment, kinds, &mut report)?;
-    if report.is_empty() { report.masked_text() } else { None }
+    let texts = report.masked_texts().filter(|_| report.is_empty())?;
+    Some(texts.into_iter().map(|(name, text)| (name.to_owned(), text)).collect())
 }
 
 fn try_load(

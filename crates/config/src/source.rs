@@ -2,6 +2,7 @@
 //!
 //! A document's version changes with its text. A file is replaced as a whole or not at all.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
@@ -50,11 +51,22 @@ impl Version {
     }
 }
 
+/// What replaces a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NewConfig {
+    /// The text of the main document.
+    Main(String),
+    /// All documents by name, where they are a set: see [`Source::documents`].
+    Documents(BTreeMap<String, String>),
+}
+
 /// The error of [`Source::replace`], with a sentence for the user.
 #[derive(Debug)]
 pub enum ReplaceError {
     /// The source can never be written as it is: it is not a file, or permissions forbid it.
     ReadOnly(String),
+    /// The source has other content by now than what is to be replaced.
+    Conflict(String),
     /// Writing failed for another reason, such as a full disk.
     Failed(String),
 }
@@ -67,8 +79,16 @@ pub trait Source: Send + Sync {
     /// The documents that an `include` of a document in `dir` names, sorted by name.
     fn included(&self, pattern: &str, dir: Option<&Path>) -> Result<Vec<Document>, String>;
 
-    /// Replaces the main document. Refused by sources that cannot be written.
-    fn replace(&self, _text: &str) -> Result<(), ReplaceError> {
+    /// All documents by name, where the source has them as a set, of which each is a part of the
+    /// configuration; a sentence for the user where it has not.
+    fn documents(&self) -> Result<BTreeMap<String, String>, String> {
+        Err("this server's configuration is not in etcd: only there it is a set of documents"
+            .to_owned())
+    }
+
+    /// Replaces the main document, or the set of documents. Refused by sources that cannot be
+    /// written.
+    fn replace(&self, _new: &NewConfig) -> Result<(), ReplaceError> {
         Err(ReplaceError::ReadOnly("this source of configuration cannot be written".to_owned()))
     }
 
@@ -130,7 +150,10 @@ impl Source for FileSource {
         matching(&pattern)?.iter().map(|path| read(path)).collect()
     }
 
-    fn replace(&self, text: &str) -> Result<(), ReplaceError> {
+    fn replace(&self, new: &NewConfig) -> Result<(), ReplaceError> {
+        let NewConfig::Main(text) = new else {
+            return Err(ReplaceError::ReadOnly(self.documents().err().unwrap_or_default()));
+        };
         write_whole(&self.path, text).map_err(|error| {
             let message = format!("cannot write {}: {error}", self.path.display());
             match error.kind() {
@@ -334,7 +357,11 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-    use super::{FileSource, ReplaceError, Source, TextSource, glob};
+    use super::{FileSource, NewConfig, ReplaceError, Source, TextSource, glob};
+
+    fn main(text: &str) -> NewConfig {
+        NewConfig::Main(text.to_owned())
+    }
 
     #[test]
     fn stars_and_question_marks() {
@@ -388,7 +415,7 @@ mod tests {
         // Only root may give a file to another user.
         let _ = std::os::unix::fs::chown(&path, Some(4711), Some(4712));
         let before = fs::metadata(&path).unwrap();
-        FileSource::new(&path).replace("a: 2").unwrap();
+        FileSource::new(&path).replace(&main("a: 2")).unwrap();
         let after = fs::metadata(&path).unwrap();
         assert_ne!(before.ino(), after.ino());
         assert_eq!(
@@ -403,14 +430,16 @@ mod tests {
         let path = dir.path().join("t.yaml");
         let source = FileSource::new(&path);
         assert!(source.main().unwrap_err().contains("there is no file"));
-        let missing = source.replace("x").unwrap_err();
+        let missing = source.replace(&main("x")).unwrap_err();
         assert!(matches!(missing, ReplaceError::Failed(why) if why.contains("cannot write")));
-        let text = TextSource::new("t", "a: 1").replace("x").unwrap_err();
+        let text = TextSource::new("t", "a: 1").replace(&main("x")).unwrap_err();
         assert!(matches!(text, ReplaceError::ReadOnly(_)));
         fs::write(&path, "a: 1").unwrap();
+        let set = source.replace(&NewConfig::Documents(Default::default())).unwrap_err();
+        assert!(matches!(set, ReplaceError::ReadOnly(why) if why.contains("not in etcd")));
         let before = source.main().unwrap();
         std::os::unix::fs::symlink(&path, dir.path().join("link.yaml")).unwrap();
-        FileSource::new(dir.path().join("link.yaml")).replace("a: 2").unwrap();
+        FileSource::new(dir.path().join("link.yaml")).replace(&main("a: 2")).unwrap();
         let after = source.main().unwrap();
         assert_eq!(after.text, "a: 2");
         assert_ne!(before.version(), after.version());

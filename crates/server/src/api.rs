@@ -1,16 +1,18 @@
 //! Implements `admin::Control` for the admin API on the control thread.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{
-    AppStatus, Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Entries,
-    EntriesWanted, Expect, Explanation, ListenerStatus, ProcessMetrics, Purged, Question, Refusal,
-    RouteStatus, SentResponse, ServerState, Status, StreamStatus, Syntax, UpstreamStatus,
-    WorkerStatus,
+    AppStatus, Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments,
+    ConfigVersion, Entries, EntriesWanted, Expect, Explanation, ListenerStatus, ProcessMetrics,
+    Purged, Question, Refusal, RouteStatus, SentResponse, ServerState, Status, StreamStatus,
+    Syntax, UpstreamStatus, WorkerStatus,
 };
 use cache::PurgeRequest;
+use config::NewConfig;
 use http_server::LiveLog;
 use message::LocalFuture;
 use router::RouteId;
@@ -18,6 +20,7 @@ use telemetry::{FamilySamples, Telemetry};
 use upstream::ServerChange;
 
 use crate::control::Control;
+use crate::etcd_documents::Documents;
 use crate::history::History;
 
 /// Completes a change in a task of its own, so that a client that disconnects does not leave it
@@ -39,6 +42,11 @@ pub(crate) struct Api(pub(crate) Rc<Control>);
 impl Api {
     fn history(&self) -> Option<History> {
         self.0.source.history()
+    }
+
+    /// The documents with their secrets masked, the main one first.
+    fn masked(&self) -> Option<Vec<(String, String)>> {
+        config::masked(self.0.source.source(), &config::process_environment, &config::Kinds::all())
     }
 }
 
@@ -105,7 +113,20 @@ impl admin::Control for Api {
     }
 
     fn masked_config(&self) -> Option<String> {
-        config::masked(self.0.source.source(), &config::process_environment, &config::Kinds::all())
+        self.masked()?.into_iter().next().map(|(_, text)| text)
+    }
+
+    fn documents(&self) -> Result<ConfigDocuments, Refusal> {
+        let texts = self.0.source.source().documents().map_err(Refusal::ReadOnly)?;
+        Ok(ConfigDocuments { version: Documents::of_texts(&texts).version(), texts })
+    }
+
+    fn masked_documents(&self) -> Option<BTreeMap<String, String>> {
+        let texts = self.0.source.source().documents().ok()?;
+        let mut masked: BTreeMap<String, String> = self.masked()?.into_iter().collect();
+        // A source with several documents has a main one that is none of them.
+        masked.retain(|name, _| texts.contains_key(name));
+        Some(masked)
     }
 
     fn history(&self) -> Vec<ConfigVersion> {
@@ -113,19 +134,13 @@ impl admin::Control for Api {
         Api::history(self).map(|history| history.versions(&current)).unwrap_or_default()
     }
 
-    fn apply(
-        &self,
-        text: String,
-        _: Syntax,
-        expect: Expect,
-    ) -> LocalFuture<'_, Result<Applied, Refusal>> {
-        // JSON is a subset of YAML: one parser reads both.
+    fn apply(&self, new: NewConfig, expect: Expect) -> LocalFuture<'_, Result<Applied, Refusal>> {
         let control = self.0.clone();
-        to_its_end(async move { control.apply_text(text, &expect).await })
+        to_its_end(async move { control.apply_config(new, &expect).await })
     }
 
-    fn check(&self, text: String) -> LocalFuture<'_, Result<Vec<String>, Refusal>> {
-        Box::pin(self.0.check_text(text))
+    fn check(&self, new: NewConfig) -> LocalFuture<'_, Result<Vec<String>, Refusal>> {
+        Box::pin(self.0.check_config(new))
     }
 
     fn rollback(
@@ -135,9 +150,10 @@ impl admin::Control for Api {
     ) -> LocalFuture<'_, Result<Applied, Refusal>> {
         let text = Api::history(self).and_then(|history| history.text(&version));
         let control = self.0.clone();
-        to_its_end(
-            async move { control.apply_text(text.ok_or(Refusal::NoVersion)?, &expect).await },
-        )
+        to_its_end(async move {
+            let text = text.ok_or(Refusal::NoVersion)?;
+            control.apply_config(NewConfig::Main(text), &expect).await
+        })
     }
 
     fn reload(&self) -> LocalFuture<'_, Result<Applied, Refusal>> {

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::Refusal;
-use config::{Inputs, Kinds, Loaded, ReplaceError, Source};
+use config::{Inputs, Kinds, Loaded, NewConfig, ReplaceError, Replaced, Source};
 use settings::Report;
 use telemetry::event;
 use telemetry::log::Level;
 
+use crate::etcd_documents::Documents;
 use crate::history::History;
 
 /// Time-out of reading the source.
@@ -100,12 +101,13 @@ impl ConfigSource {
         }
     }
 
-    /// Replaces the main document.
-    pub(crate) async fn write(&self, text: String) -> Result<(), Refusal> {
+    /// Replaces the main document, or the set of documents.
+    pub(crate) async fn write(&self, new: NewConfig) -> Result<(), Refusal> {
         let source = self.source.clone();
-        let written = net::blocking(move || source.replace(&text)).await;
+        let written = net::blocking(move || source.replace(&new)).await;
         written.map_err(|error| Refusal::Failed(error.to_string()))?.map_err(|error| match error {
             ReplaceError::ReadOnly(message) => Refusal::ReadOnly(message),
+            ReplaceError::Conflict(message) => Refusal::Unable(message),
             ReplaceError::Failed(message) => Refusal::Failed(message),
         })
     }
@@ -149,6 +151,35 @@ impl ConfigSource {
         let file = self.source.file().and_then(|file| std::path::absolute(file).ok());
         let directory = file.and_then(|file| file.parent().map(PathBuf::from));
         directory.or_else(|| std::env::current_dir().ok()).unwrap_or_default()
+    }
+}
+
+/// What a source has that another configuration replaces, and its version; a sentence if it cannot
+/// be replaced by that.
+pub(crate) fn replaceable(
+    source: &dyn Source,
+    new: &NewConfig,
+) -> Result<(NewConfig, String), Refusal> {
+    match new {
+        NewConfig::Main(_) => {
+            let main = source.main().map_err(Refusal::Failed)?;
+            let version = main.version();
+            Ok((NewConfig::Main(main.text), version))
+        }
+        NewConfig::Documents(_) => {
+            let texts = source.documents().map_err(Refusal::ReadOnly)?;
+            let version = Documents::of_texts(&texts).version();
+            Ok((NewConfig::Documents(texts), version))
+        }
+    }
+}
+
+/// Reads a configuration in place of that of a source. JSON is a subset of YAML: one parser reads
+/// both.
+pub(crate) fn load_new(source: &dyn Source, new: &NewConfig) -> Result<Loaded, Report> {
+    match new {
+        NewConfig::Main(text) => load(&Replaced { source, text: text.clone() }),
+        NewConfig::Documents(texts) => load(&Documents::of_texts(texts)),
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 use acme::Acme;
 use admin::{Applied, Refusal, ServerState};
 use cache::Caches;
-use config::{Loaded, Replaced, ServerPlan, Source, Workers};
+use config::{Loaded, NewConfig, ServerPlan, Source, Workers};
 use http_server::LiveLog;
 use otlp::{LogExporter, MetricsExporter, TraceExporter};
 use plugin::Shared;
@@ -28,7 +28,7 @@ use crate::app_processes::{Apps, LogOptions};
 use crate::balance::Balance;
 use crate::caches::CacheSweeper;
 use crate::changes::{changes, waiting};
-use crate::config_source::{ConfigSource, SourceFingerprint, load};
+use crate::config_source::{ConfigSource, SourceFingerprint, load, load_new, replaceable};
 use crate::connection_limiter::ConnectionLimiter;
 use crate::descriptors::Descriptors;
 use crate::listeners::{Listeners, NewSockets};
@@ -289,9 +289,12 @@ impl Control {
         }
     }
 
-    /// Returns the changes that a text would make as the configuration.
-    pub(crate) async fn check_text(&self, text: String) -> Result<Vec<String>, Refusal> {
-        let loaded = self.source.read(|source| load(&Replaced { source, text })).await?;
+    /// Returns the changes that a configuration would make.
+    pub(crate) async fn check_config(&self, new: NewConfig) -> Result<Vec<String>, Refusal> {
+        let read = self
+            .source
+            .read(move |source| replaceable(source, &new).map(|_| load_new(source, &new)));
+        let loaded = read.await??;
         let loaded = loaded.map_err(|report| Refusal::Invalid(Box::new(report)))?;
         let plan = self.plan();
         let mut changes = changes(&plan, &loaded.plan);
@@ -299,48 +302,47 @@ impl Control {
         Ok(changes)
     }
 
-    /// Checks a text, writes it to the source and puts it into use.
-    pub(crate) async fn apply_text(
+    /// Checks a configuration, writes it to the source and puts it into use.
+    pub(crate) async fn apply_config(
         &self,
-        text: String,
+        new: NewConfig,
         expect: &admin::Expect,
     ) -> Result<Applied, Refusal> {
         let _changing = self.begin_change().await?;
-        let result = self.apply_text_alone(text, expect).await;
+        let result = self.apply_config_alone(new, expect).await;
         self.reload_result.note(&result, self.apps.running().is_some());
         result
     }
 
-    async fn apply_text_alone(
+    async fn apply_config_alone(
         &self,
-        text: String,
+        new: NewConfig,
         expect: &admin::Expect,
     ) -> Result<Applied, Refusal> {
-        let read = self.source.read(|source| {
-            let before = source.main();
-            let replaced = Replaced { source, text };
-            (before, load(&replaced), replaced.text)
+        let read = self.source.read(move |source| {
+            let before = replaceable(source, &new)?;
+            Ok::<_, Refusal>((before, load_new(source, &new), new))
         });
-        let (before, loaded, text) = read.await?;
-        let before = before.map_err(Refusal::Failed)?;
-        let current = before.version();
+        let ((before, current), loaded, new) = read.await??;
         if !expect.allows(&current) {
             return Err(Refusal::Stale { current });
         }
         let loaded = loaded.map_err(|report| Refusal::Invalid(Box::new(report)))?;
         let fingerprint = SourceFingerprint::of_plan(&loaded);
         let prepared = self.prepare(&loaded.plan, Some(&self.plan())).map_err(Refusal::Unable)?;
-        self.source.write(text.clone()).await?;
+        self.source.write(new.clone()).await?;
         match self.replace(loaded, prepared).await {
             Ok(applied) => {
                 self.source.set_fingerprint(fingerprint);
-                let version = self.plan.borrow().version.clone();
-                self.source.keep_history((current, before.text), (version, text)).await;
+                if let (NewConfig::Main(before), NewConfig::Main(text)) = (before, new) {
+                    let version = self.plan.borrow().version.clone();
+                    self.source.keep_history((current, before), (version, text)).await;
+                }
                 Ok(applied)
             }
             Err(refusal) => {
                 // The file must contain what is served.
-                if let Err(error) = self.source.write(before.text).await {
+                if let Err(error) = self.source.write(before).await {
                     let error = error.errors().join("; ");
                     event!(
                         Level::Error,

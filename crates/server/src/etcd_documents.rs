@@ -51,6 +51,23 @@ impl Documents {
         documents
     }
 
+    /// A set of documents that is in no etcd yet.
+    pub(crate) fn of_texts(texts: &BTreeMap<String, String>) -> Documents {
+        let texts = texts.iter().map(|(name, text)| (name.clone(), Bytes::from(text.clone())));
+        Documents { texts: texts.collect(), ..Documents::default() }
+    }
+
+    /// The texts by name; a sentence if one is not text.
+    pub(crate) fn to_texts(&self) -> Result<BTreeMap<String, String>, String> {
+        let texts = self.texts.iter().map(|(name, text)| Ok((name.clone(), utf8(name, text)?)));
+        texts.collect()
+    }
+
+    /// A short name of exactly these documents, which is that of their plan.
+    pub fn version(&self) -> String {
+        config::source_version(self)
+    }
+
     fn put(&mut self, name: String, value: &Bytes) {
         match name == Canary::NAME {
             true => self.canary = Canary::parse(value).map(Arc::new),
@@ -161,9 +178,12 @@ impl Source for Documents {
 }
 
 fn document(name: &str, text: &Bytes) -> Result<Document, String> {
+    Ok(Document { name: name.to_owned(), text: utf8(name, text)?, dir: None })
+}
+
+fn utf8(name: &str, text: &Bytes) -> Result<String, String> {
     let text = String::from_utf8(text.to_vec());
-    let text = text.map_err(|_| format!("the document {name:?} is not UTF-8 text"))?;
-    Ok(Document { name: name.to_owned(), text, dir: None })
+    text.map_err(|_| format!("the document {name:?} is not UTF-8 text"))
 }
 
 /// The name of the document with a key; `None` for a key without a name.

@@ -4,12 +4,13 @@
 //! from the copy of what was last in use; and that documents that cannot be used replace neither
 //! the copy nor what is served. `etcd_sync` keeps the documents up to date.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use config::{Document, ReplaceError, Source};
+use config::{Document, NewConfig, ReplaceError, Source};
 use etcd::{Etcd, EtcdError, EtcdSettings, PAUSE_MAX};
 use net::clock::{self, Moment};
 use net::{Resolver, timer};
@@ -22,6 +23,7 @@ use crate::etcd_address::EtcdAddress;
 use crate::etcd_change::StoredDocuments;
 use crate::etcd_documents::{DOCUMENTS_BYTES, Documents};
 
+const ON_TRIAL: &str = "this server tries a configuration: its trial has to end";
 /// How long a start waits for etcd if there is a copy on disk.
 const START_WITHIN: Duration = Duration::from_secs(3);
 /// The same without a copy.
@@ -122,28 +124,31 @@ impl EtcdSource {
     }
 
     /// Writes documents in place of those that this server has; returns their revision.
-    async fn write(&self, before: &Documents, after: &Documents) -> Result<i64, String> {
-        let etcd = Etcd::new(
-            &WorkerContext::default(),
-            Rc::new(Resolver::system()),
-            self.settings.clone(),
-        )?;
-        let failed = |error: EtcdError| format!("etcd: {error}; nothing was changed");
+    async fn write(&self, before: &Documents, after: &Documents) -> Result<i64, ReplaceError> {
+        let names = Rc::new(Resolver::system());
+        let etcd = Etcd::new(&WorkerContext::default(), names, self.settings.clone());
+        let etcd = etcd.map_err(ReplaceError::Failed)?;
+        let failed =
+            |error: EtcdError| ReplaceError::Failed(format!("etcd: {error}; nothing was changed"));
+        let conflict = |why: &str| Err(ReplaceError::Conflict(why.to_owned()));
         let stored = StoredDocuments::fetch(&etcd, &self.address).await.map_err(failed)?;
         if let Some(canary) = &stored.documents.canary {
-            return Err(format!("a canary of version {} is in progress", canary.version));
+            return conflict(&format!("a canary of version {} is in progress", canary.version));
         }
         if stored.documents.texts != before.texts {
-            return Err("etcd has a newer configuration, which comes to this server".to_owned());
+            return conflict("etcd has a newer configuration, which comes to this server");
         }
-        let version = config::source_version(after);
+        let version = after.version();
         let by = format!("admin API of {}", self.node);
-        let change = stored.change(&self.address, after, &version, &by)?;
-        let unknown = |error: EtcdError| format!("etcd: {error}; it may have been changed");
+        let change = stored.change(&self.address, after, &version, &by);
+        let change = change.map_err(ReplaceError::Failed)?;
+        let unknown = |error: EtcdError| {
+            ReplaceError::Failed(format!("etcd: {error}; it may have been changed"))
+        };
         let response = etcd.txn(&change.request).await.map_err(unknown)?;
         match response.succeeded {
             true => Ok(response.header.map_or(0, |header| header.revision)),
-            false => Err("the configuration was changed in etcd in this moment".to_owned()),
+            false => conflict("the configuration was changed in etcd in this moment"),
         }
     }
 
@@ -245,17 +250,26 @@ impl Source for EtcdSource {
         self.offered().included(pattern, dir)
     }
 
-    /// Writes the one document to etcd, unless it was changed there since it was read. Blocks.
-    fn replace(&self, text: &str) -> Result<(), ReplaceError> {
-        if let Some(why) = self.read_only() {
-            return Err(ReplaceError::ReadOnly(why));
-        }
+    fn documents(&self) -> Result<BTreeMap<String, String>, String> {
+        self.offered().to_texts()
+    }
+
+    /// Writes the one document, or all, to etcd, unless they were changed there since they were
+    /// read. Blocks.
+    fn replace(&self, new: &NewConfig) -> Result<(), ReplaceError> {
         let before = self.offered();
-        let Some((name, _)) = before.only() else { return Ok(()) };
-        let texts = [(name.clone(), text.to_owned().into())].into();
-        let after = Documents { texts, ..Documents::default() };
-        let revision = net::worker::block_on_local(self.write(&before, &after));
-        let revision = revision.map_err(ReplaceError::Failed)?;
+        let why = before.canary.as_ref().map(|_| ON_TRIAL.to_owned());
+        let after = match (why, new, before.only()) {
+            (None, NewConfig::Documents(texts), _) => Documents::of_texts(texts),
+            (None, NewConfig::Main(text), Some((name, _))) => {
+                Documents::of_texts(&[(name.clone(), text.clone())].into())
+            }
+            (why, _, _) => {
+                let why = why.or_else(|| self.read_only()).unwrap_or_default();
+                return Err(ReplaceError::ReadOnly(why));
+            }
+        };
+        let revision = net::worker::block_on_local(self.write(&before, &after))?;
         // The watch delivers the same later.
         self.offer(Arc::new(Documents { revision, ..after }));
         Ok(())
@@ -264,11 +278,14 @@ impl Source for EtcdSource {
     fn read_only(&self) -> Option<String> {
         let offered = self.offered();
         if offered.canary.is_some() {
-            return Some("this server tries a configuration: its trial has to end".to_owned());
+            return Some(ON_TRIAL.to_owned());
         }
         offered.only().is_none().then(|| {
             let count = offered.texts.len();
-            format!("the configuration in etcd has {count} documents: `tidegate ctl apply`")
+            format!(
+                "the configuration in etcd has {count} documents: `tidegate ctl apply`, or PUT \
+                 /v1/config?documents"
+            )
         })
     }
 

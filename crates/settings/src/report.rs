@@ -218,9 +218,14 @@ impl Report {
         self.masked.push(span);
     }
 
-    /// The first document with `MASK` in every masked place.
-    pub fn masked_text(&self) -> Option<String> {
-        let text = &self.documents.first()?.text;
+    /// The documents by name, in the order in which they were added, with `MASK` in every masked
+    /// place.
+    pub fn masked_texts(&self) -> Option<Vec<(&str, String)>> {
+        let texts = (0..).map(SourceId).zip(&self.documents);
+        texts.map(|(id, one)| Some((one.name.as_str(), self.masked_text(id, &one.text)?))).collect()
+    }
+
+    fn masked_text(&self, id: SourceId, text: &str) -> Option<String> {
         let starts: Vec<usize> = text
             .split_inclusive('\n')
             .scan(0, |at, line| Some(std::mem::replace(at, *at + line.len())))
@@ -236,12 +241,12 @@ impl Report {
         let mut places: Vec<(usize, usize)> = self
             .masked
             .iter()
-            .filter(|span| span.source == SourceId(0))
+            .filter(|span| span.source == id)
             .map(|span| (offset(span.line, span.column), offset(span.end_line, span.end_column)))
             .collect();
         places.sort_unstable();
         places.dedup();
-        let mut masked = text.to_string();
+        let mut masked = text.to_owned();
         for (from, to) in places.into_iter().rev() {
             // A block of lines ends behind its last line end, which stays.
             let to = from + text.get(from..to)?.trim_end().len();

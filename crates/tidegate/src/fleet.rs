@@ -159,7 +159,7 @@ fn compared(present: &Documents, documents: &Documents, loaded: &Incomplete) -> 
     {
         changes.extend(server::changes(&before, plan));
     }
-    AppliedChange { version: version(documents), revision: None, changes, notes }
+    AppliedChange { version: documents.version(), revision: None, changes, notes }
 }
 
 fn in_progress(canary: &Canary) -> Failure {
@@ -184,11 +184,6 @@ fn checked(documents: &Documents) -> Result<Incomplete, Failure> {
     let kinds = Kinds::all();
     config::load_with_unset_variables(documents, &config::process_environment, &kinds)
         .map_err(|report| Failure::Errors(report.render()))
-}
-
-/// A short name of exactly these documents: as servers report it.
-fn version(documents: &Documents) -> String {
-    config::source_version(documents)
 }
 
 /// What happens to each document.

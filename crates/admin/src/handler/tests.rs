@@ -2,6 +2,7 @@
 
 mod changes;
 mod console;
+mod documents;
 mod roles;
 mod sessions;
 

@@ -21,7 +21,7 @@ use serde_json::Value;
 use server::{Canary, Documents, REQUEST_BYTES, StoredDocuments};
 use settings::Percent;
 
-use super::{AppliedChange, Fleet, author, version};
+use super::{AppliedChange, Fleet, author};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -158,7 +158,7 @@ impl Fleet {
         // What etcd would reject at the end is not tried.
         self.transaction(present, documents, &mut applied.clone())?;
         let reports = self.reports(etcd).await.map_err(|error| self.failed(&error))?;
-        let version = version(documents);
+        let version = documents.version();
         let nodes = chosen(&version, &reports, trial.share)?;
         let processes = nodes.iter().map(|name| (name.clone(), reports[name]["pid"].clone()));
         let processes = processes.collect();
