@@ -1,7 +1,8 @@
 """Three nodes of tidegate, three members of etcd, Redis and an origin on this machine.
 
 Owns their processes and configuration. Each process can be killed, paused, continued and started
-again at its port. Nothing is left behind: `processes` ends what it started.
+again at its port; the network between a node and etcd can be cut. Nothing is left behind:
+`processes` ends what it started.
 """
 
 import base64
@@ -13,6 +14,8 @@ import re
 import secrets
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import threading
 import time
@@ -35,8 +38,8 @@ workers: 1
 listeners: {{ web: {{ bind: "127.0.0.1:${{WEB}}" }} }}
 admin: {{ bind: "127.0.0.1:${{ADMIN}}", token: "${{TOKEN}}", metrics: open }}
 shared: {{ redis: ["redis://127.0.0.1:{redis}"], servers: 3 }}
-purges: {{ through: etcd, alone: 10m }}
-caches: {{ pages: {{ memory: 64MiB }} }}
+purges: {{ through: etcd, alone: {alone} }}
+caches: {{ pages: {{ memory: 64MiB{disk} }} }}
 upstreams: {{ origin: {{ servers: ["127.0.0.1:{origin}"] }} }}
 routes:
   - name: pages
@@ -56,6 +59,7 @@ routes:
     filters: [{{ rate_limit: {{ name: own, rate: 900000/s }} }}]
     handler: {{ respond: {{ body: ok }} }}
 """
+DISK = ', disk: { path: "${CACHE}", size: 64MiB }'
 VERSION = 'routes: [{{ name: version, match: {{ path: /version }}, handler: {{ respond: ' \
     '{{ body: "{}" }} }} }}]\n'
 
@@ -112,6 +116,8 @@ class Node(Member):
 
     def __init__(self, name, command, port, admin, token):
         self.admin, self.token = admin, token
+        # To each member of etcd, if it can be cut.
+        self.network = []
         super().__init__(name, command, port)
 
     def ask(self, method, path, body=None):
@@ -150,6 +156,85 @@ class Node(Member):
         connection.request("GET", path, headers={"Host": HOST})
         response = connection.getresponse()
         return connection, response.status, response.read().decode()
+
+
+class Proxy:
+    """A TCP proxy in front of a port, as the network that can fail."""
+
+    def __init__(self, port):
+        self.target = port
+        self.passing, self.connections = threading.Event(), []
+        self.passing.set()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            client, _ = self.listener.accept()
+            try:
+                server = socket.create_connection(("127.0.0.1", self.target), 5)
+            except OSError:
+                client.close()
+                continue
+            server.settimeout(None)
+            # Set as long as bytes may pass on this connection.
+            passing = threading.Event()
+            passing.set()
+            connection = (client, server, passing)
+            self.connections.append(connection)
+            for source, sink in ((client, server), (server, client)):
+                sink.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                arguments = (source, sink, connection)
+                threading.Thread(target=self._copy, args=arguments, daemon=True).start()
+
+    def _copy(self, source, sink, connection):
+        while True:
+            try:
+                data = source.recv(65536)
+                self.passing.wait()
+                connection[2].wait()
+                if not data:
+                    break
+                sink.sendall(data)
+            except OSError:
+                break
+        for end in connection[:2]:
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        try:
+            self.connections.remove(connection)
+        except ValueError:
+            pass
+
+    def cut(self):
+        """Passes nothing in any direction and closes nothing."""
+        self.passing.clear()
+
+    def heal(self):
+        """Passes everything again, also what has waited."""
+        self.passing.set()
+
+    def leave_half_open(self):
+        """Passes nothing more on the connections of now, and closes none of them."""
+        for _, _, passing in self.connections:
+            passing.clear()
+        self.connections = []
+
+    def reset(self):
+        """Resets the connections of now."""
+        for client, server, _ in self.connections:
+            for end in (client, server):
+                try:
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    # Ends the thread that receives, without telling the peer.
+                    end.shutdown(socket.SHUT_RD)
+                    end.close()
+                except OSError:
+                    pass
+        self.connections = []
 
 
 class Origin:
@@ -192,8 +277,9 @@ class Origin:
 class Fleet:
     """All processes, started in the order in which they need each other."""
 
-    def __init__(self, tidegate, etcd_arguments=()):
-        self.tidegate, self.token = tidegate, secrets.token_hex(16)
+    def __init__(self, tidegate, etcd_arguments=(), alone="10m", can_be_cut=False):
+        """Nodes that can be cut from etcd also have caches on disk."""
+        self.tidegate, self.token, self.can_be_cut = tidegate, secrets.token_hex(16), can_be_cut
         self.origin = Origin()
         self.members = self._etcd(list(etcd_arguments))
         port = free_port()
@@ -206,7 +292,9 @@ class Fleet:
         wait("etcd has a leader", lambda: self.put("/fleet-started", "1"))
         self.site = os.path.join(directory(), "site")
         os.makedirs(self.site, exist_ok=True)
-        write("site/main.yaml", MAIN.format(redis=port, origin=self.origin.port))
+        disk = DISK if can_be_cut else ""
+        write("site/main.yaml",
+              MAIN.format(redis=port, origin=self.origin.port, alone=alone, disk=disk))
         write("site/version.yaml", VERSION.format(0))
         self.apply()
         self.nodes = [self._node(name) for name in NODES]
@@ -230,10 +318,16 @@ class Fleet:
     def _node(self, name):
         port, admin = free_port(), free_port()
         state = os.path.join(directory(), f"{name}-state")
-        return Node(name, [
-            "env", f"WEB={port}", f"ADMIN={admin}", f"TOKEN={self.token}",
-            self.tidegate, "up", self.url, f"--node={name}", f"--state-dir={state}",
+        network = [Proxy(member.port) for member in self.members] if self.can_be_cut else []
+        clients = ",".join(f"127.0.0.1:{proxy.port}" for proxy in network)
+        url = f"etcd://{clients}{PREFIX}" if network else self.url
+        cache = os.path.join(directory(), f"{name}-cache")
+        node = Node(name, [
+            "env", f"WEB={port}", f"ADMIN={admin}", f"TOKEN={self.token}", f"CACHE={cache}",
+            self.tidegate, "up", url, f"--node={name}", f"--state-dir={state}",
         ], port, admin, self.token)
+        node.network = network
+        return node
 
     def engines(self):
         """Everything that holds shared state."""
