@@ -8,17 +8,22 @@ use std::process::Command;
 const CANARY: &[&str] = &["apply", "site", "--canary", "33%"];
 
 /// The nodes that serve a body now.
-fn serving(nodes: &[Tidegate], expected: &str) -> usize {
+pub(crate) fn serving(nodes: &[Tidegate], expected: &str) -> usize {
     nodes.iter().filter(|node| body(node.address("web")) == expected).count()
 }
 
 impl Fleet {
     /// Starts a canary that ends by an error or with its process only.
     fn try_out(&self, body: &str) -> Process {
+        self.try_out_at(body, &self.url())
+    }
+
+    /// The same where etcd is reached at this address.
+    pub(crate) fn try_out_at(&self, body: &str, url: &str) -> Process {
         self.write(body);
         let mut command = Command::new(tidegate_binary());
         command.current_dir(self.path()).arg("ctl").args(CANARY);
-        Process::start(command.args(["--for", "1h", "--etcd", &self.url()]))
+        Process::start(command.args(["--for", "1h", "--etcd", url]))
     }
 }
 

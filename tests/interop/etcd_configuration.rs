@@ -3,7 +3,7 @@
 use crate::etcd::Server;
 use crate::tools::{has, run};
 use scenarios::{
-    BETWEEN_REQUESTS, Connection, HttpResponse, Launch, Process, Tidegate, eventually,
+    BETWEEN_REQUESTS, Connection, HttpResponse, Launch, Process, TcpProxy, Tidegate, eventually,
     tidegate_binary,
 };
 use std::fs;
@@ -13,6 +13,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
+
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const MAIN: &str =
@@ -42,10 +44,19 @@ impl Fleet {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("etcd://127.0.0.1:{}/shop", self.port)
+        Fleet::url_at(self.port)
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn url_at(port: u16) -> String {
+        format!("etcd://127.0.0.1:{port}/shop")
+    }
+
+    /// A proxy between etcd and a node.
+    pub(crate) fn proxy(&self) -> TcpProxy {
+        TcpProxy::start(self.port)
+    }
+
+    pub(crate) fn kill(&mut self) {
         self.etcd.take().expect("a running etcd").kill();
     }
 
@@ -54,7 +65,7 @@ impl Fleet {
         self.kill();
     }
 
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.etcd = Some(Server::start_at(self.path(), "http", &[], self.port, self.peer));
     }
 
@@ -63,8 +74,13 @@ impl Fleet {
     }
 
     pub(crate) fn node(&self, name: &str) -> Tidegate {
+        self.node_at(name, self.port)
+    }
+
+    /// A node that reaches etcd at this port.
+    pub(crate) fn node_at(&self, name: &str, port: u16) -> Tidegate {
         let state = self.path().join(name).display().to_string();
-        let node = Launch::new("").command(&["up", &self.url()]);
+        let node = Launch::new("").command(&["up", &Fleet::url_at(port)]);
         let node = node.argument(&format!("--node={name}"));
         node.argument(&format!("--state-dir={state}")).start()
     }
@@ -89,15 +105,19 @@ impl Fleet {
         out
     }
 
+    /// Runs `etcdctl`; returns what it printed.
+    pub(crate) fn etcdctl(&self, arguments: &[&str]) -> String {
+        let endpoint = format!("--endpoints=http://127.0.0.1:{}", self.port);
+        run("etcdctl", self.path(), &[&[endpoint.as_str()], arguments].concat()).stdout
+    }
+
     /// Puts a document past the checks of `ctl apply`.
     fn put(&self, name: &str, text: &str) {
-        let endpoint = format!("--endpoints=http://127.0.0.1:{}", self.port);
-        run("etcdctl", self.path(), &[&endpoint, "put", &format!("/shop/config/{name}"), text]);
+        self.etcdctl(&["put", &format!("/shop/config/{name}"), text]);
     }
 
     fn delete(&self, name: &str) {
-        let endpoint = format!("--endpoints=http://127.0.0.1:{}", self.port);
-        run("etcdctl", self.path(), &[&endpoint, "del", &format!("/shop/config/{name}")]);
+        self.etcdctl(&["del", &format!("/shop/config/{name}")]);
     }
 }
 
@@ -315,10 +335,19 @@ const ADMIN: &str = "listeners: { web: { bind: \"127.0.0.1:0\" } }\n\
 
 /// Sends a request to the admin API; `body` is a configuration for PUT.
 fn admin(node: &Tidegate, if_match: &str, body: &str) -> HttpResponse {
+    config(node, ["/v1/config", "application/yaml"], if_match, body)
+}
+
+/// The same with all documents.
+fn documents(node: &Tidegate, if_match: &str, body: &str) -> HttpResponse {
+    config(node, ["/v1/config?documents", "application/json"], if_match, body)
+}
+
+fn config(node: &Tidegate, [target, kind]: [&str; 2], if_match: &str, body: &str) -> HttpResponse {
     let method = if body.is_empty() { "GET" } else { "PUT" };
     let request = format!(
-        "{method} /v1/config HTTP/1.1\r\nhost: admin\r\nif-match: {if_match}\r\n\
-         authorization: Bearer s3cret-token\r\ncontent-type: application/yaml\r\n\
+        "{method} {target} HTTP/1.1\r\nhost: admin\r\nif-match: {if_match}\r\n\
+         authorization: Bearer s3cret-token\r\ncontent-type: {kind}\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     );
@@ -370,4 +399,63 @@ fn the_admin_api_writes_one_document_to_etcd() {
         fleet.ctl(&["nodes"]).1.matches(" serving").count() == 3
     });
     serve(&nodes, "five");
+}
+
+#[test]
+fn the_admin_api_writes_all_documents_to_etcd_in_one_revision() {
+    if !has("etcd") || !has("etcdctl") {
+        return;
+    }
+    let fleet = Fleet::start();
+    fs::write(fleet.path().join("site/main.yaml"), ADMIN).expect("a writable directory");
+    fleet.apply("one");
+    let nodes = ["n1", "n2"].map(|name| fleet.node(name));
+    serve(&nodes, "one");
+    let shown = documents(&nodes[0], "*", "");
+    let value: Value = serde_json::from_str(&shown.text()).expect("JSON");
+    let names: Vec<&String> = value.as_object().expect("an object").keys().collect();
+    assert_eq!(names, ["main.yaml", "routes/all.yaml"]);
+    assert!(value["main.yaml"].as_str().is_some_and(|text| text.contains("\"***\"")), "{value}");
+    let tag = shown.header("etag").expect("a version");
+    let set = |body: &str| {
+        let route = |path: &str| {
+            format!(
+                "routes: [{{ match: {{ path: \"{path}\" }}, \
+                 handler: {{ respond: {{ body: {body} }} }} }}]\n"
+            )
+        };
+        let set = json!({ "main.yaml": ADMIN, "routes/a.yaml": route("/"), "b.yaml": route("/b") });
+        set.to_string()
+    };
+    // An error names its document, and nothing is changed.
+    let wrong = documents(&nodes[0], tag, &set("x, colour: red"));
+    let errors: Value = serde_json::from_str(&wrong.text()).expect("JSON");
+    assert!(wrong.status == 422 && errors["errors"][0]["file"] == "b.yaml", "{errors}");
+    let masked = documents(&nodes[0], tag, &shown.text());
+    assert!(masked.status == 422 && masked.text().contains("masked secret"), "{masked:?}");
+    let response = documents(&nodes[0], tag, &set("two"));
+    assert_eq!(response.status, 200, "{response:?}");
+    assert_eq!(body(nodes[0].address("web")), "two");
+    serve(&nodes, "two");
+    let keys = fleet.etcdctl(&["get", "--prefix", "/shop/config/", "--write-out=json"]);
+    let keys: Value = serde_json::from_str(&keys).expect("JSON");
+    let keys = keys["kvs"].as_array().expect("keys");
+    // What was not sent is removed, what is the same was not written again.
+    let revisions: Vec<&Value> = keys.iter().map(|kv| &kv["mod_revision"]).collect();
+    let [b, main, a] = revisions[..] else { panic!("{keys:?}") };
+    assert!(a == b && a != main, "{keys:?}");
+    // Every server has the new version, and nothing replaces the one before again.
+    let new = response.header("etag").expect("a version");
+    for node in &nodes {
+        eventually("the version is that of the response", || {
+            documents(node, "*", "").header("etag") == Some(new)
+        });
+        let stale = documents(node, tag, &set("three"));
+        assert_eq!(stale.status, 412, "{stale:?}");
+    }
+    let response = documents(&nodes[1], new, &set("three"));
+    assert_eq!(response.status, 200, "{response:?}");
+    serve(&nodes, "three");
+    let (_, history) = fleet.ctl(&["history"]);
+    assert!(history.contains("admin API of n1") && history.contains("n2"), "{history}");
 }

@@ -11,19 +11,19 @@ use tempfile::TempDir;
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
-fn etcdctl(directory: &Path, port: u16, arguments: &[&str]) -> String {
+pub(crate) fn etcdctl(directory: &Path, port: u16, arguments: &[&str]) -> String {
     let endpoint = format!("--endpoints=http://127.0.0.1:{port}");
     run("etcdctl", directory, &[&[endpoint.as_str()], arguments].concat()).stdout
 }
 
-fn upstream(gateway: &Tidegate) -> Value {
+pub(crate) fn upstream(gateway: &Tidegate) -> Value {
     let request = "GET /v1/upstreams HTTP/1.1\r\nhost: a\r\nauthorization: Bearer sesame\r\n\r\n";
     let response = gateway.exchange("admin", request);
     let all: Value = serde_json::from_slice(&response.body).expect("JSON");
     all["upstreams"][0].clone()
 }
 
-fn wait_for(gateway: &Tidegate, servers: &[&Upstream]) {
+pub(crate) fn wait_for(gateway: &Tidegate, servers: &[&Upstream]) {
     let mut expected: Vec<String> =
         servers.iter().map(|server| server.address().to_string()).collect();
     expected.sort();

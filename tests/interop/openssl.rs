@@ -3,6 +3,8 @@
 
 use crate::tools::{has, nginx, run};
 use scenarios::{Launch, Tidegate, eventually};
+use std::net::SocketAddr;
+use std::path::Path;
 use tempfile::TempDir;
 
 /// Makes an authority, certificates of a server and a client, and the OCSP response of the
@@ -86,14 +88,19 @@ impl Site {
 
     /// Connects, sends a request, and returns all that s_client prints.
     fn client(&self, listener: &str, options: &[&str]) -> String {
-        let address = self.0.address(listener).to_string();
-        let script = "\
-             printf 'GET / HTTP/1.1\\r\\nhost: a.test\\r\\nconnection: close\\r\\n\\r\\n' | \
-             timeout 30 openssl s_client -ign_eof -CAfile ca.pem \"$@\" 2>&1 || true";
-        let mut arguments = vec!["-c", script, "sh", "-connect", &address];
-        arguments.extend(options);
-        run("sh", &self.0.path(""), &arguments).stdout
+        s_client(&self.0.path(""), self.0.address(listener), options)
     }
+}
+
+/// Connects, sends a request, and returns all that s_client prints; the authority is `ca.pem`.
+pub(crate) fn s_client(directory: &Path, address: SocketAddr, options: &[&str]) -> String {
+    let address = address.to_string();
+    let script = "\
+         printf 'GET / HTTP/1.1\\r\\nhost: a.test\\r\\nconnection: close\\r\\n\\r\\n' | \
+         timeout 30 openssl s_client -ign_eof -CAfile ca.pem \"$@\" 2>&1 || true";
+    let mut arguments = vec!["-c", script, "sh", "-connect", &address];
+    arguments.extend(options);
+    run("sh", directory, &arguments).stdout
 }
 
 #[test]

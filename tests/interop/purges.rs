@@ -10,19 +10,19 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::etcd::Server as Etcd;
-use crate::etcd_configuration::ready;
+use crate::etcd_configuration::{self, ready};
 use crate::shared_limits::Redis;
 use crate::tools::{has, run};
 use scenarios::{Launch, Process, Tidegate, Upstream, eventually, tidegate_binary};
 
 /// An origin whose pages have versions.
-struct Site {
+pub(crate) struct Site {
     upstream: Upstream,
     versions: Arc<Mutex<HashMap<String, u64>>>,
 }
 
 impl Site {
-    fn start() -> Site {
+    pub(crate) fn start() -> Site {
         let versions: Arc<Mutex<HashMap<String, u64>>> = Arc::default();
         let known = versions.clone();
         let upstream = Upstream::start(move |peer| {
@@ -47,7 +47,7 @@ impl Site {
     }
 
     /// Changes a page; returns its version.
-    fn change(&self, path: &str) -> u64 {
+    pub(crate) fn change(&self, path: &str) -> u64 {
         let mut versions = self.versions.lock().expect("no panic under it");
         let version = versions.entry(path.to_owned()).or_default();
         *version += 1;
@@ -69,7 +69,13 @@ routes:
     }
 
     /// A server whose purges go through Redis.
-    fn with_redis(&self, name: &str, redis: &str, purges: &str, disk: Option<&Path>) -> Tidegate {
+    pub(crate) fn with_redis(
+        &self,
+        name: &str,
+        redis: &str,
+        purges: &str,
+        disk: Option<&Path>,
+    ) -> Tidegate {
         let routes = self.routes();
         let disk = disk.map_or(String::new(), |path| {
             format!(", disk: {{ path: \"{}\", size: 64MiB }}", path.display())
@@ -87,7 +93,7 @@ caches: {{ pages: {{ memory: 4MiB{disk} }} }}
 }
 
 /// The version of a page that a server serves, and whether it is from its cache.
-fn get(server: &Tidegate, path: &str) -> (u64, bool) {
+pub(crate) fn get(server: &Tidegate, path: &str) -> (u64, bool) {
     let request = format!("GET {path} HTTP/1.1\r\nhost: shop.example\r\n\r\n");
     let response = server.exchange("web", request);
     assert_eq!(response.status, 200, "{response:?}");
@@ -96,7 +102,7 @@ fn get(server: &Tidegate, path: &str) -> (u64, bool) {
 }
 
 /// Lets every server store a page.
-fn fill(servers: &[Tidegate], path: &str) {
+pub(crate) fn fill(servers: &[Tidegate], path: &str) {
     for server in servers {
         get(server, path);
     }
@@ -113,7 +119,7 @@ fn purge(server: &Tidegate, query: &str, body: &str) -> (u16, Value) {
     (response.status, serde_json::from_slice(&response.body).expect("JSON"))
 }
 
-fn purge_page(server: &Tidegate, path: &str) -> Value {
+pub(crate) fn purge_page(server: &Tidegate, path: &str) -> Value {
     let body = format!("{{\"url\": \"http://shop.example{path}\"}}");
     let (status, answer) = purge(server, "?wait=20", &body);
     assert_eq!(status, 200, "{answer}");
@@ -124,7 +130,7 @@ fn serves(server: &Tidegate) -> bool {
     server.metrics().sum("tidegate_purges_serving", &[]) == 1.0
 }
 
-fn all_serve(servers: &[Tidegate]) {
+pub(crate) fn all_serve(servers: &[Tidegate]) {
     for server in servers {
         eventually("the server uses its caches", || serves(server));
     }
@@ -132,7 +138,7 @@ fn all_serve(servers: &[Tidegate]) {
 
 /// Changes pages and purges them on one server after the other: nothing older is served by any.
 /// Returns how many of the purges were confirmed.
-fn rounds(site: &Site, servers: &[Tidegate], rounds: usize) -> usize {
+pub(crate) fn rounds(site: &Site, servers: &[Tidegate], rounds: usize) -> usize {
     let mut confirmed = 0;
     for round in 0..rounds {
         let path = format!("/{}", round % 5);
@@ -346,15 +352,15 @@ fn two_servers_of_one_name_are_noticed() {
 }
 
 /// Servers whose configuration and purges are in etcd.
-struct Fleet {
+pub(crate) struct Fleet {
     directory: TempDir,
     etcd: Option<Etcd>,
-    port: u16,
+    pub(crate) port: u16,
     peer: u16,
 }
 
 impl Fleet {
-    fn start(site: &Site) -> Fleet {
+    pub(crate) fn start(site: &Site) -> Fleet {
         let directory = TempDir::new().expect("a directory");
         let etcd = Etcd::start(directory.path(), "http", &[]);
         let (port, peer) = (etcd.port, etcd.peer);
@@ -378,7 +384,7 @@ caches: {{ pages: {{ memory: 4MiB, disk: {{ path: "${{CACHE}}", size: 64MiB }} }
     }
 
     fn url(&self) -> String {
-        format!("etcd://127.0.0.1:{}/shop", self.port)
+        etcd_configuration::Fleet::url_at(self.port)
     }
 
     fn cache(&self, name: &str) -> PathBuf {
@@ -386,16 +392,21 @@ caches: {{ pages: {{ memory: 4MiB, disk: {{ path: "${{CACHE}}", size: 64MiB }} }
     }
 
     fn node(&self, name: &str) -> Tidegate {
+        self.node_at(name, self.port)
+    }
+
+    /// A node that reaches etcd at this port.
+    pub(crate) fn node_at(&self, name: &str, port: u16) -> Tidegate {
         let state = self.directory.path().join(name).display().to_string();
         Launch::new("")
-            .command(&["up", &self.url()])
+            .command(&["up", &etcd_configuration::Fleet::url_at(port)])
             .argument(&format!("--node={name}"))
             .argument(&format!("--state-dir={state}"))
             .environment("CACHE", &self.cache(name).display().to_string())
             .start()
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.etcd.take().expect("a running etcd").kill();
     }
 

@@ -37,7 +37,7 @@ impl Redis {
         )
     }
 
-    fn on_port(directory: &Path, port: u16, arguments: &[&str]) -> Redis {
+    pub(crate) fn on_port(directory: &Path, port: u16, arguments: &[&str]) -> Redis {
         let port = port.to_string();
         let mut all = vec!["--port", &port, "--bind", "127.0.0.1"];
         all.extend(arguments);
@@ -57,7 +57,7 @@ impl Redis {
 }
 
 /// A server that shares limits; `shared` is the section.
-fn server(state: &Path, shared: &str) -> Tidegate {
+pub(crate) fn server(state: &Path, shared: &str) -> Tidegate {
     let state = state.display();
     Tidegate::start(&format!(
         r#"
@@ -98,7 +98,7 @@ fn is_allowed(server: &Tidegate, path: &str, user: &str) -> bool {
 }
 
 /// Sends requests until so many were allowed, and some more that are not.
-fn use_up(server: &Tidegate, path: &str, user: &str, expected: usize) {
+pub(crate) fn use_up(server: &Tidegate, path: &str, user: &str, expected: usize) {
     let mut allowed = 0;
     eventually(&format!("{expected} requests of {user} are allowed"), || {
         allowed += usize::from(is_allowed(server, path, user));
@@ -108,15 +108,15 @@ fn use_up(server: &Tidegate, path: &str, user: &str, expected: usize) {
 }
 
 /// Waits until the server knows that a quota is used up elsewhere.
-fn is_used_up(server: &Tidegate, path: &str, user: &str) {
+pub(crate) fn is_used_up(server: &Tidegate, path: &str, user: &str) {
     eventually("the use of another server is known", || !is_allowed(server, path, user));
 }
 
-fn is_connected(server: &Tidegate) -> bool {
+pub(crate) fn is_connected(server: &Tidegate) -> bool {
     server.metrics().sum("tidegate_shared_limits_connected", &[]) == 1.0
 }
 
-fn alone(server: &Tidegate) {
+pub(crate) fn alone(server: &Tidegate) {
     eventually("the server notices that Redis is gone", || {
         let (status, text) = ready(server);
         assert_eq!(status, 200);
@@ -124,7 +124,7 @@ fn alone(server: &Tidegate) {
     });
 }
 
-fn together(servers: &[Tidegate]) {
+pub(crate) fn together(servers: &[Tidegate]) {
     for server in servers {
         eventually("the server settles again", || is_connected(server));
     }
