@@ -28,6 +28,7 @@ mod listener;
 #[cfg(debug_assertions)]
 pub mod manual_time;
 mod memory_file;
+mod memory_network;
 mod outgoing;
 mod pid_file;
 mod platform;
@@ -69,6 +70,7 @@ pub use listener::{
     Accepted, Bind, BindError, BoundSocket, ListenOptions, Listener, Listening, is_exhausted,
 };
 pub use memory_file::memory_file;
+pub use memory_network::MemoryNetwork;
 pub use outgoing::{FileRange, Outgoing};
 pub use pid_file::PidFile;
 pub use process::{

@@ -22,6 +22,7 @@ use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::datagram::Datagram;
+use crate::memory_network;
 use crate::platform;
 use crate::readiness::{Side, Source};
 use crate::stream::{Peer, Stream, own_descriptor};
@@ -112,11 +113,11 @@ impl Listening {
         workers: usize,
         options: &ListenOptions,
     ) -> Result<Listening, BindError> {
-        let bound = match bind {
+        let bound = bind_in_memory(bind, workers, options).unwrap_or_else(|| match bind {
             Bind::Tcp(address) if options.datagrams => bind_udp(*address, workers),
             Bind::Tcp(address) => bind_tcp(*address, workers, options),
             Bind::Unix(path) => bind_unix(path, workers, options),
-        };
+        });
         bound.map_err(|error| BindError { bind: bind.clone(), error })
     }
 
@@ -247,6 +248,12 @@ impl Listener {
 fn accept_one(listener: BorrowedFd<'_>) -> io::Result<Accepted> {
     let (socket, address) = platform::accept(listener)?;
     let peer = address.map_or(Peer::Unix, Peer::Tcp);
+    if peer == Peer::Unix
+        && let Some((address, reset)) = memory_network::accepted(socket.as_fd())
+    {
+        let stream = Stream::from_memory(socket, reset)?;
+        return Ok(Accepted { stream, peer: address.map_or(Peer::Unix, Peer::Tcp) });
+    }
     let stream = Stream::from_accepted(socket, matches!(peer, Peer::Tcp(_)))?;
     Ok(Accepted { stream, peer })
 }
@@ -272,6 +279,26 @@ pub fn is_exhausted(error: &io::Error) -> bool {
         Errno::from_io_error(error),
         Some(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
     )
+}
+
+/// Listens in the network in memory of this thread; `None` if it has none.
+fn bind_in_memory(
+    bind: &Bind,
+    workers: usize,
+    options: &ListenOptions,
+) -> Option<io::Result<Listening>> {
+    let backlog = i32::try_from(options.backlog).unwrap_or(i32::MAX);
+    let bound = match bind {
+        Bind::Tcp(_) if options.datagrams => return None,
+        Bind::Tcp(address) => memory_network::listen_tcp(*address, backlog)?
+            .map(|(socket, local)| (socket, Bind::Tcp(local))),
+        Bind::Unix(path) => {
+            memory_network::listen_unix(path, backlog)?.map(|socket| (socket, bind.clone()))
+        }
+    };
+    Some(bound.and_then(|(socket, local)| {
+        Ok(Listening { local, sockets: share(socket.into(), workers)? })
+    }))
 }
 
 fn bind_tcp(address: SocketAddr, workers: usize, options: &ListenOptions) -> io::Result<Listening> {

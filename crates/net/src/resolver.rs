@@ -26,7 +26,7 @@ use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
 use hickory_resolver::{Hosts, TokioResolver};
 
-use crate::timer;
+use crate::{memory_network, timer};
 
 /// Bounds on lookups and on the validity of their results.
 #[derive(Clone, Copy, Debug)]
@@ -217,6 +217,9 @@ impl Resolver {
     /// Returns the servers of a service such as `_ldap._tcp.example.com`, by priority.
     pub async fn services(&self, name: &str) -> Result<ResolvedServices, NameError> {
         let parsed = self.name(name)?;
+        if memory_network::resolve(name).is_some() {
+            return Err(self.unknown(name));
+        }
         let files = self.files();
         let lookup = async |dns: &TokioResolver| dns.lookup(parsed, RecordType::SRV).await;
         let lookup = self.query(name, files.resolver(), lookup).await?;
@@ -262,6 +265,11 @@ impl Resolver {
             return Ok(KnownName::Found(vec![literal], self.limits.ttl_max));
         }
         let name = self.name(host)?;
+        match memory_network::resolve(host) {
+            Some(none) if none.is_empty() => return Err(self.unknown(host)),
+            Some(addresses) => return Ok(KnownName::Found(addresses, self.limits.ttl_min)),
+            None => {}
+        }
         let files = self.files();
         let listed = files.listed(&name);
         if !listed.is_empty() {

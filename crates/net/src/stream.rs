@@ -10,6 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
+use crate::memory_network::{self, ResetFlag};
 use crate::outgoing::Outgoing;
 use crate::readiness::{Side, Source};
 use crate::receive::{ROOM_MAX, RecvChunk, lend};
@@ -41,6 +43,8 @@ pub struct Stream {
     source: Source,
     tcp: bool,
     tls: Option<Box<Layer>>,
+    /// Of a connection in memory.
+    reset: Option<ResetFlag>,
 }
 
 /// A connected stream outside any event loop: it may be sent to another worker.
@@ -49,28 +53,47 @@ pub struct Parked {
     socket: OwnedFd,
     tcp: bool,
     tls: Option<Box<Layer>>,
+    reset: Option<ResetFlag>,
 }
 
 impl Stream {
     /// Registers a connected, non-blocking socket that has no duplicate with this worker's event
     /// loop.
     pub(crate) fn from_descriptor(socket: OwnedFd, tcp: bool) -> io::Result<Stream> {
-        Ok(Stream { source: Source::assuming(&[Side::Write], socket)?, tcp, tls: None })
+        Ok(Stream {
+            source: Source::assuming(&[Side::Write], socket)?,
+            tcp,
+            tls: None,
+            reset: None,
+        })
     }
 
     /// Like [`Stream::from_descriptor`], for a new connection: its first bytes have often arrived.
     pub(crate) fn from_accepted(socket: OwnedFd, tcp: bool) -> io::Result<Stream> {
-        Ok(Stream { source: Source::assuming(&[Side::Read, Side::Write], socket)?, tcp, tls: None })
+        let source = Source::assuming(&[Side::Read, Side::Write], socket)?;
+        Ok(Stream { source, tcp, tls: None, reset: None })
+    }
+
+    /// One end of a connection in memory.
+    pub(crate) fn from_memory(socket: OwnedFd, reset: ResetFlag) -> io::Result<Stream> {
+        let stream = Stream::from_accepted(socket, false)?;
+        Ok(Stream { reset: Some(reset), ..stream })
     }
 
     /// Connects over TCP, with Nagle's algorithm off.
     pub async fn connect_tcp(address: SocketAddr) -> io::Result<Stream> {
+        if let Some(connected) = memory_network::connect_tcp(None, address) {
+            return connected.and_then(|(socket, reset)| Stream::from_memory(socket.into(), reset));
+        }
         let socket = platform::socket(Domain::for_address(address))?;
         Stream::connect(socket, &address.into(), true).await
     }
 
     /// Like [`Stream::connect_tcp`], from a given local address.
     pub async fn connect_tcp_from(from: SocketAddr, address: SocketAddr) -> io::Result<Stream> {
+        if let Some(connected) = memory_network::connect_tcp(Some(from), address) {
+            return connected.and_then(|(socket, reset)| Stream::from_memory(socket.into(), reset));
+        }
         let socket = platform::socket(Domain::for_address(from))?;
         socket.bind(&from.into())?;
         Stream::connect(socket, &address.into(), true).await
@@ -78,6 +101,9 @@ impl Stream {
 
     /// Connects to a Unix socket.
     pub async fn connect_unix(path: &Path) -> io::Result<Stream> {
+        if let Some(connected) = memory_network::connect_unix(path) {
+            return connected.and_then(|(socket, reset)| Stream::from_memory(socket.into(), reset));
+        }
         let socket = platform::socket(Domain::UNIX)?;
         Stream::connect(socket, &SockAddr::unix(path)?, false).await
     }
@@ -91,7 +117,7 @@ impl Stream {
             Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
             Err(error) => return Err(error),
         }
-        let stream = Stream { source: Source::new(socket.into())?, tcp, tls: None };
+        let stream = Stream { source: Source::new(socket.into())?, tcp, tls: None, reset: None };
         poll_fn(|cx| stream.poll_writable(cx)).await?;
         let result = SockRef::from(&stream.source).take_error()?;
         result.map_or(Ok(stream), Err)
@@ -115,7 +141,7 @@ impl Stream {
 
     /// Registers a Unix socket from a parent process, which may hold duplicates of it.
     pub(crate) fn from_inherited(socket: OwnedFd) -> io::Result<Stream> {
-        Ok(Stream { source: Source::shared(socket)?, tcp: false, tls: None })
+        Ok(Stream { source: Source::shared(socket)?, tcp: false, tls: None, reset: None })
     }
 
     #[inline]
@@ -201,6 +227,7 @@ impl Stream {
             Ok(())
         });
         match (chunk, result) {
+            (Some(chunk), _) if chunk.length == 0 => self.end().map(|()| chunk),
             (Some(chunk), _) => Ok(chunk),
             (None, Err(error)) => Err(error),
             (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
@@ -227,9 +254,19 @@ impl Stream {
             Ok(())
         });
         match (taken, result) {
+            (Some(0), _) if !room.is_empty() => self.end().map(|()| 0),
             (Some(received), _) => Ok(received),
             (None, Err(error)) => Err(error),
             (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    /// The end of the stream, or the reset that has ended it: between Unix sockets, whose kind
+    /// those in memory are, the kernel reports none.
+    fn end(&self) -> io::Result<()> {
+        match &self.reset {
+            Some(reset) if reset.load(Ordering::Relaxed) => Err(Errno::CONNRESET.into()),
+            _ => Ok(()),
         }
     }
 
@@ -402,11 +439,15 @@ impl Stream {
             // On failure the close is an ordinary one; nothing better can be done.
             let _ = SockRef::from(&self.source).set_linger(Some(std::time::Duration::ZERO));
         }
+        if let Some(reset) = &self.reset {
+            reset.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Removes the stream from this worker's event loop.
     pub fn park(self) -> io::Result<Parked> {
-        Ok(Parked { socket: self.source.into_descriptor(), tcp: self.tcp, tls: self.tls })
+        let Stream { source, tcp, tls, reset } = self;
+        Ok(Parked { socket: source.into_descriptor(), tcp, tls, reset })
     }
 }
 
@@ -422,7 +463,7 @@ impl Parked {
     /// Registers the stream with this worker's event loop.
     pub fn adopt(self) -> io::Result<Stream> {
         let stream = Stream::from_descriptor(self.socket, self.tcp)?;
-        Ok(Stream { tls: self.tls, ..stream })
+        Ok(Stream { tls: self.tls, reset: self.reset, ..stream })
     }
 
     /// True unless the peer has closed or sent something. No event loop watches a parked
