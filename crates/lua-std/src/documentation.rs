@@ -1,7 +1,7 @@
 //! Runs the examples of the guide.
 //!
 //! Every `lua` block of `docs/guide/lua/*.md` is a program of its own: it fails if one of its
-//! coroutines does, if it exits with anything but 0, or if it has not ended after ten seconds. A
+//! coroutines does, if it exits with anything but 0, or if it has not ended after a minute. A
 //! block is over when its main coroutine is.
 
 use std::fs;

@@ -12,6 +12,9 @@ use crate::vm::Vm;
 /// Passes of the event loop without a turn of the VM after which nothing more is to come from
 /// sockets of this process.
 const QUIET_PASSES: u32 = 64;
+/// Passes after which what was sent to a socket of this process was read; fewer than a clock that
+/// is moved waits for.
+const READ_PASSES: u32 = 16;
 
 impl Vm {
     /// Stops the clock, at `wall_ms` since 1970 if given.
@@ -38,6 +41,13 @@ impl Vm {
         }
         self.timers.move_to(end);
         self.settle().await;
+    }
+
+    /// Waits until what was sent was read, if anything reads it.
+    pub async fn let_read(&self) {
+        for _ in 0..READ_PASSES {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Waits until the event loop brings the VM no more turns.

@@ -74,6 +74,25 @@ fn each_test_has_a_vm_of_its_own_and_its_hooks() {
 }
 
 #[test]
+fn a_network_in_memory_ends_with_its_test() {
+    let text = r##"
+        local test, tcp, errno = require "tide.test", require "silly.net.tcp", require "silly.errno"
+        it("listens where nothing can", function()
+            test.network()
+            assert(tcp.listen("192.0.2.1:80", function(conn) conn:write "hello\n" end))
+            test.equal(tcp.connect("192.0.2.1:80"):readline(), "hello\n")
+        end)
+        it("has the network of the machine", function()
+            local listener, why = tcp.listen("192.0.2.1:80", print)
+            test.equal(listener, nil)
+            test.equal(why, errno.ADDRNOTAVAIL)
+        end)
+    "##;
+    let (all, report) = tested(&[("network_test.lua", text)], None, 10_000);
+    assert_eq!(all, counts(2, 0, 0), "{report}");
+}
+
+#[test]
 fn failures_have_their_place_and_their_traceback() {
     let broken = r##"local test, task = require "tide.test", require "silly.task"
 local function inner() test.equal({ 1, { a = "x" } }, { 1, { a = "y" } }, "the table") end

@@ -80,6 +80,9 @@ const OBJECTS: &[(&str, &str, &str)] = &[
     ("profiler", "Profile", "require 'silly.profiler'.allocations(1)"),
     ("protoc", "Compiler", "require 'silly.protoc'.new()"),
     ("zproto", "Protocol", "require 'silly.zproto':parse 'a {}'"),
+    // From here on the VM has no other network.
+    ("test", "Network", "require 'silly.test'.network()"),
+    ("test", "Relay", "require 'silly.test'.network():relay('127.0.0.1:0', '127.0.0.1:1')"),
 ];
 
 #[test]

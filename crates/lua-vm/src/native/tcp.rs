@@ -335,6 +335,12 @@ fn alpn_protocol(lua: &Lua) -> Result<Function> {
     })
 }
 
+/// Closes a connection with a reset, for tests; false if it was closed.
+pub fn reset(lua: &Lua, connection: &Table) -> Result<bool> {
+    let (vm, handle) = (Vm::of(lua)?, handle_of(connection, "reset")?);
+    Ok(vm.streams.reset(&vm, handle))
+}
+
 /// The handle of a connection, the first argument of `function`.
 fn handle_of(connection: &Table, function: &str) -> Result<StreamHandle> {
     let Value::LightUserData(bits) = connection.raw_get(HANDLE)? else {

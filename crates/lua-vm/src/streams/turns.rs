@@ -91,6 +91,21 @@ impl Streams {
         true
     }
 
+    /// Closes with a reset, and what is unsent is lost; false if it is closed.
+    pub(crate) fn reset(&self, vm: &Vm, handle: StreamHandle) -> bool {
+        {
+            let inner = &mut *self.inner.borrow_mut();
+            let Some(connection) = inner.open(handle) else { return false };
+            connection.output = Vec::new();
+            connection.sent = 0;
+            let key = connection.key;
+            if let Some((stream, _)) = key.and_then(|key| inner.driver.stream(key)) {
+                stream.reset_on_close();
+            }
+        }
+        self.close(vm, handle)
+    }
+
     /// Closes the listeners; the program ends with its last connection. True if there is none.
     pub(crate) fn begin_drain(&self, vm: &Vm) -> bool {
         let again = self.draining.replace(true);
