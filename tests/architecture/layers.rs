@@ -84,6 +84,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("aws-lc-rs", &["net", "auth"]),
     ("bcrypt", &["auth"]),
     ("brotli", &["coding"]),
+    // Compiles what Rust cannot define; Lua is built with it too.
+    ("cc", &["lua-vm"]),
     ("clap", &["tidegate"]),
     ("clap_complete", &["tidegate"]),
     // These share no code with ours and read what servers compressed.
@@ -150,6 +152,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "auth",
             "lua-vm",
             "lua-std",
+            "lua-host",
             "server",
         ],
     ),

@@ -8,6 +8,9 @@ pub(crate) const SPARE_COROUTINES: usize = 1024;
 /// Log lines each second about errors of scripts; the next line says how many were left out.
 pub(crate) const ERROR_LINES_PER_SECOND: u32 = 10;
 
+/// Bytes of a line that a module in C logs.
+pub(crate) const C_LOG_BYTES: usize = 64 * 1024;
+
 /// Bytes of a traceback that are logged.
 pub(crate) const TRACEBACK_BYTES: usize = 8 * 1024;
 
