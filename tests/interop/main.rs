@@ -29,6 +29,7 @@ mod openssl;
 mod otlp;
 mod paths;
 mod postgres;
+mod pprof;
 mod purges;
 mod python_server;
 mod redis;

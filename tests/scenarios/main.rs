@@ -52,6 +52,7 @@ mod lua_examples;
 mod lua_handlers;
 mod lua_http;
 mod lua_metrics;
+mod lua_profiles;
 mod lua_soak;
 mod lua_subrequests;
 mod lua_tls;

@@ -7,6 +7,7 @@ mod status;
 use cache::PurgeRequest;
 use config::NewConfig;
 use http_server::LiveLog;
+use lua_host::{ProfileError, ProfileFormat, ProfileKind};
 use message::LocalFuture;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -127,6 +128,12 @@ pub trait Control {
     fn reload_app(&self, _name: &str) -> LocalFuture<'_, Result<(), String>> {
         Box::pin(std::future::ready(Err("there are no applications".to_owned())))
     }
+
+    /// Records a profile of the Lua code of all workers at the same time.
+    fn profile_lua(
+        &self,
+        wanted: LuaProfileWanted,
+    ) -> LocalFuture<'_, Result<bytes::Bytes, ProfileError>>;
 
     /// Returns metrics that are not in the telemetry.
     fn samples(&self) -> Vec<FamilySamples> {
@@ -305,6 +312,14 @@ pub enum CacheRequestError {
     Wrong(String),
     /// Why a purge could not be written for the other servers; nothing was purged.
     Unpublished(String),
+}
+
+/// Which profile of Lua code a client wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LuaProfileWanted {
+    pub kind: ProfileKind,
+    pub span: Duration,
+    pub format: ProfileFormat,
 }
 
 /// A request to be explained.

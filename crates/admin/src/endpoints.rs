@@ -84,6 +84,7 @@ pub(crate) enum Action {
     ResetQuota,
     Apps,
     AppReload,
+    LuaProfile,
     Reload,
     Drain,
 }
@@ -281,6 +282,13 @@ endpoints! {
         "Replaces the processes of an application, one after the other, each when the new one is \
          ready. Responds when all are, or with the reason why one could not be; \
          the previous ones then continue.";
+    POST "/v1/lua/profile" ["kind", "seconds", "format"] Write LuaProfile
+        "Records a profile of the Lua code of all workers while they serve, and responds with it: \
+         `kind` is `cpu` (the default: their CPU time, read 100 times in a second of it) or \
+         `allocations` (bytes, a stack for each 64 KiB), `seconds` its duration (10, at most 60), \
+         `format` is `pprof` (gzipped, for `go tool pprof`), `svg` (a flame graph) or `folded` (a \
+         line for each stack). Ends early if the client disconnects. 404 without Lua code, 409 \
+         while another profile is recorded.";
     POST "/v1/reload" ["wait"] Write Reload
         "Reads the configuration again. With `?wait` it responds once the new one serves, or with \
          the reason why it does not.";

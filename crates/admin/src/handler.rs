@@ -8,7 +8,7 @@ use crate::messages::{ApiResult, json_response};
 use crate::problem::Problem;
 use crate::{
     apps, caches, configuration, console, consumers, explain, health, live_log, log_level, login,
-    prometheus, quotas, registrations, send, servers, summary, views,
+    lua_profile, prometheus, quotas, registrations, send, servers, summary, views,
 };
 use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
@@ -106,6 +106,7 @@ impl Admin {
             | Action::Explain
             | Action::Send
             | Action::AppReload
+            | Action::LuaProfile
             | Action::CachePurge => return None,
         })
     }
@@ -124,6 +125,7 @@ impl Admin {
                 Ok(prometheus::respond(text, request, &self.control.telemetry()))
             }
             Action::AppReload => apps::reload(&*self.control, name).await,
+            Action::LuaProfile => lua_profile::record(&*self.control, request).await,
             Action::CachePurge => caches::purge(&*self.control, name, request).await,
             Action::RegisterServer => registrations::put(&*self.control, name, request).await,
             Action::PutConsumer => consumers::put(&*self.control, name, request).await,

@@ -21,6 +21,7 @@ pub mod limits;
 mod live_log;
 mod log_level;
 mod login;
+mod lua_profile;
 mod merge;
 mod messages;
 mod openmetrics;
@@ -43,7 +44,7 @@ pub use access::Access;
 pub use control::{
     AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk,
     CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments, ConfigVersion, Control,
-    Entries, EntriesWanted, Expect, Explanation, ListenerStatus, Question, Refusal, ReloadStatus,
+    Entries, EntriesWanted, Expect, Explanation, ListenerStatus, LuaProfileWanted, Question, Refusal, ReloadStatus,
     RouteStatus, SentResponse, ServerState, ServerStatus, Status, StreamStatus, Syntax,
     UpstreamStatus, WorkerStatus,
 };

@@ -33,3 +33,8 @@ pub const SUMMARY_CERTIFICATES: usize = 100;
 /// Seconds that a purge waits for other servers, unless it says so, and at most.
 pub const PURGE_WAIT_S: u64 = 10;
 pub const PURGE_WAIT_MAX_S: u64 = 60;
+/// Seconds of a profile of Lua code, unless it says so, and at most; and how often a second of CPU
+/// time is read.
+pub const PROFILE_S: u64 = 10;
+pub const PROFILE_S_MAX: u64 = 60;
+pub const PROFILE_SAMPLES_PER_SECOND: u32 = 100;

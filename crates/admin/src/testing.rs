@@ -4,13 +4,14 @@ use crate::Admin;
 use crate::access::Access;
 use crate::control::{
     Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments, ConfigVersion,
-    Control, Entries, EntriesWanted, Expect, Explanation, ListenerStatus, Question, Refusal,
-    ReloadStatus, RouteStatus, SentResponse, ServerState, ServerStatus, Status, StreamStatus,
-    Syntax, UpstreamStatus, WorkerStatus,
+    Control, Entries, EntriesWanted, Expect, Explanation, ListenerStatus, LuaProfileWanted,
+    Question, Refusal, ReloadStatus, RouteStatus, SentResponse, ServerState, ServerStatus, Status,
+    StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
 };
 use crate::purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
 use cache::{PurgeRequest, PurgeWhat};
 use config::{AdminRole, AdminToken, NewConfig};
+use lua_host::ProfileError;
 use message::{Body, Headers, LocalFuture, Request, Response, Target};
 use plugin::Handler;
 use serde_json::json;
@@ -345,6 +346,20 @@ impl Control for FakeServer {
             }
             ("fleet", _) => Err(CacheRequestError::Unpublished("no etcd".to_owned())),
             _ => Err(CacheRequestError::NoCache),
+        };
+        Box::pin(ready(result))
+    }
+
+    fn profile_lua(
+        &self,
+        wanted: LuaProfileWanted,
+    ) -> LocalFuture<'_, Result<bytes::Bytes, ProfileError>> {
+        let LuaProfileWanted { kind, span, format } = wanted;
+        let busy = "another profile is being recorded";
+        let result = match span.as_secs() {
+            58 => Err(ProfileError::NoProgram),
+            59 => Err(ProfileError::Busy(busy.to_owned())),
+            _ => Ok(format!("{kind:?} {span:?} {format:?}").into()),
         };
         Box::pin(ready(result))
     }

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
             access_log: None,
             development: None,
             debug: None,
+            admin: None,
         };
         run(program).map_err(|refusal| format!("{refusal:?}"))
     });

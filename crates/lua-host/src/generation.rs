@@ -14,12 +14,15 @@ use telemetry::event;
 use telemetry::log::Level;
 
 use lua_std::http::{ListenerMetrics, observe};
+use lua_std::profiler::{self, WorkerProfile};
 use lua_std::{SharedTable, VmContext};
 use lua_vm::calls::{self, RunningVm};
 use lua_vm::limits::TURN_INSTRUCTIONS;
+use lua_vm::profile::ProfileKind;
 use lua_vm::{Vm, VmOptions, drive, errors, guard};
 use mlua::{Function, Table};
 use redis::RedisPlan;
+use tokio::sync::oneshot;
 
 use crate::limits::LAST_BYTES_MS;
 use crate::sandbox;
@@ -116,6 +119,17 @@ impl Generation {
                 None
             }
         }
+    }
+
+    /// Records a profile of the VM, if a file was loaded into one.
+    pub fn record_profile(
+        &self,
+        kind: ProfileKind,
+        span: Duration,
+        done: oneshot::Sender<WorkerProfile>,
+    ) {
+        let vm = self.running.borrow().as_ref().map(|running| running.vm().clone());
+        profiler::record(vm, kind, span, done);
     }
 
     fn make(self: &Rc<Self>) -> mlua::Result<Rc<RunningVm>> {

@@ -20,7 +20,7 @@ use telemetry::log;
 use telemetry::{LogWriter, Sink, Telemetry};
 
 use crate::limits::LAST_BYTES_MS;
-use lua_std::{GroupMember, VmContext, WorkerGroup, http, open_vm};
+use lua_std::{GroupMember, VmContext, WorkerGroup, http, open_vm, program_admin};
 use lua_vm::errors;
 use lua_vm::watchdog;
 use lua_vm::{OnTaskEnd, TaskEnd, Vm, VmOptions};
@@ -55,6 +55,8 @@ pub struct Program {
     /// in place of their own.
     pub development: Option<PathBuf>,
     pub debug: Option<DebugAdapter>,
+    /// The Unix socket of its admin API.
+    pub admin: Option<PathBuf>,
 }
 
 /// Where the debugger of a program listens.
@@ -110,6 +112,8 @@ pub fn run(program: Program) -> Result<i32, StartError> {
             file: file.clone(),
             is_interactive: program.is_interactive && index == 0,
             debug: program.debug.clone(),
+            admin: program.admin.clone(),
+            is_first: index == 0,
         };
         let tell = tell.clone();
         let name = format!("lua-{index}");
@@ -185,6 +189,15 @@ async fn run_worker(
         Err(error) => return ProgramEnd::Refused(failed(error)),
     };
     let _watched = watchdog::watch_program(&vm, name);
+    if let Some(path) = &script.admin {
+        program_admin::record_profiles(&vm);
+        // Before listeners are observed: its requests are not those of the program.
+        if script.is_first
+            && let Err(why) = program_admin::listen(&vm, path)
+        {
+            return ProgramEnd::Refused(StartError::Failed(why));
+        }
+    }
     if let Some(access) = access {
         let log = AccessLog::new(access.ring(), LineFormat::Json, 1.0, []);
         let access = Some(Rc::new(log));
@@ -234,6 +247,10 @@ struct Script {
     /// True if a prompt follows it.
     is_interactive: bool,
     debug: Option<DebugAdapter>,
+    /// The socket of the admin API.
+    admin: Option<PathBuf>,
+    /// True in the worker that serves the admin API.
+    is_first: bool,
 }
 
 /// Begins the prompt of `run -i` after the main script; the program ends with it.

@@ -7,13 +7,16 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use net::{Bind, BindError, BoundSocket, ListenOptions, Listening};
 use telemetry::{LogWriter, Scripted};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::limits::MAILBOX_MESSAGES;
+use crate::profiler::WorkerProfile;
 use crate::shared_table::SharedTable;
+use lua_vm::profile::ProfileKind;
 use lua_vm::vm_message::Message;
 
 /// The membership of a VM in the group of its program.
@@ -33,6 +36,9 @@ pub(crate) struct WorkerMessage {
     pub channel: String,
     pub value: Message,
 }
+
+/// A profile that a VM is to record, for how long, and where it goes.
+pub(crate) type ProfileRequest = (ProfileKind, Duration, oneshot::Sender<WorkerProfile>);
 
 /// An address that VMs listen on together.
 enum SharedAddress {
@@ -62,6 +68,8 @@ pub struct WorkerGroup {
     bound: Mutex<HashMap<Bind, Vec<SharedAddress>>>,
     mailboxes: Vec<mpsc::Sender<WorkerMessage>>,
     readers: Mutex<Vec<Option<mpsc::Receiver<WorkerMessage>>>>,
+    /// The VMs that record profiles.
+    recorders: Mutex<Vec<mpsc::UnboundedSender<ProfileRequest>>>,
     table: Arc<SharedTable>,
     metrics: Arc<Scripted>,
 }
@@ -74,7 +82,8 @@ impl WorkerGroup {
             .unzip();
         let readers = Mutex::new(readers);
         let (table, metrics) = (Arc::default(), Arc::default());
-        WorkerGroup { workers, bound: Mutex::default(), mailboxes, readers, table, metrics }
+        let (bound, recorders) = (Mutex::default(), Mutex::default());
+        WorkerGroup { workers, bound, mailboxes, readers, recorders, table, metrics }
     }
 
     /// The table of `tide.shared`.
@@ -137,6 +146,27 @@ impl WorkerGroup {
     /// Sends a message; false if there is no such VM, or its mailbox is full.
     pub(crate) fn send(&self, to: usize, letter: WorkerMessage) -> bool {
         self.mailboxes.get(to).is_some_and(|mailbox| mailbox.try_send(letter).is_ok())
+    }
+
+    /// Adds a VM that records profiles.
+    pub(crate) fn add_recorder(&self, recorder: mpsc::UnboundedSender<ProfileRequest>) {
+        self.recorders.lock().unwrap_or_else(PoisonError::into_inner).push(recorder);
+    }
+
+    /// Has the VMs that record profiles do so at the same time.
+    pub(crate) fn profile(
+        &self,
+        kind: ProfileKind,
+        span: Duration,
+    ) -> Vec<oneshot::Receiver<WorkerProfile>> {
+        let recorders = self.recorders.lock().unwrap_or_else(PoisonError::into_inner);
+        let ask = |recorder: &mpsc::UnboundedSender<ProfileRequest>| {
+            let (done, answer) = oneshot::channel();
+            // The receiver of a VM that has ended reports it.
+            let _ = recorder.send((kind, span, done));
+            answer
+        };
+        recorders.iter().map(ask).collect()
     }
 
     /// Takes the mailbox of a VM; `None` the second time.

@@ -35,6 +35,9 @@ pub(crate) const SCRAM_ITERATIONS: u32 = 1_000_000;
 /// Longest span that `test.advance` moves the clock by.
 pub(crate) const TEST_ADVANCE_MS: u64 = u32::MAX as u64;
 
+/// How often a second of CPU time is read for the admin API of a program.
+pub(crate) const PROFILE_SAMPLES_PER_SECOND: u32 = 100;
+
 /// Workers of `hive` in one VM, each of which has a VM of its own.
 pub(crate) const HIVE_WORKERS: usize = 1024;
 

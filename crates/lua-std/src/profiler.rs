@@ -1,8 +1,10 @@
 //! `profiler`: CPU and allocation profiles of the program, for pprof, as folded stacks and as a
 //! flame graph.
 //!
-//! What is recorded is in `lua_vm::profile`, how long in `lua/profiler.lua`.
+//! What is recorded is in `lua_vm::profile`, how long in `lua/profiler.lua`. A server renders
+//! profiles of its VMs with [`ProfileFormat`].
 
+use std::io;
 use std::time::Duration;
 
 use lua_vm::profile::{Profile, ProfileKind, Timeline};
@@ -11,8 +13,11 @@ use mlua::{Lua, Result, Table, UserData, UserDataMethods};
 
 mod flame_graph;
 mod pprof;
+mod recording;
 #[cfg(test)]
 mod tests;
+
+pub use recording::{ProfileError, WorkerProfile, add_up, record};
 
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let raw = lua.create_table()?;
@@ -46,17 +51,61 @@ fn begin(lua: &Lua, kind: ProfileKind) -> Result<(Option<bool>, Option<String>)>
     })
 }
 
+/// A format in which a profile is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProfileFormat {
+    /// The gzipped Protocol Buffers of google/pprof.
+    Pprof,
+    /// A flame graph as SVG.
+    Svg,
+    /// A line `outer;inner WEIGHT` for each stack.
+    Folded,
+}
+
+impl ProfileFormat {
+    pub const ALL: [ProfileFormat; 3] =
+        [ProfileFormat::Pprof, ProfileFormat::Svg, ProfileFormat::Folded];
+
+    pub const fn slug(self) -> &'static str {
+        match self {
+            ProfileFormat::Pprof => "pprof",
+            ProfileFormat::Svg => "svg",
+            ProfileFormat::Folded => "folded",
+        }
+    }
+
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            ProfileFormat::Pprof => "application/gzip",
+            ProfileFormat::Svg => "image/svg+xml",
+            ProfileFormat::Folded => "text/plain; charset=utf-8",
+        }
+    }
+
+    /// The profile in this format.
+    pub fn render(self, profile: &Profile) -> io::Result<Vec<u8>> {
+        match self {
+            ProfileFormat::Pprof => pprof::encode(profile).map_err(io::Error::other),
+            ProfileFormat::Svg => Ok(flame_graph::draw(profile).into_bytes()),
+            ProfileFormat::Folded => Ok(folded(profile).into_bytes()),
+        }
+    }
+}
+
 /// A profile as Lua has it.
 struct FinishedProfile(Profile);
 
 impl UserData for FinishedProfile {
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
-        methods.add_method("pprof", |lua, this, ()| {
-            let bytes = pprof::encode(&this.0).map_err(mlua::Error::external)?;
-            lua.create_string(bytes)
-        });
-        methods.add_method("folded", |_, this, ()| Ok(folded(&this.0)));
-        methods.add_method("flamegraph", |_, this, ()| Ok(flame_graph::draw(&this.0)));
+        for (name, format) in [
+            ("pprof", ProfileFormat::Pprof),
+            ("flamegraph", ProfileFormat::Svg),
+            ("folded", ProfileFormat::Folded),
+        ] {
+            methods.add_method(name, move |lua, this, ()| {
+                lua.create_string(format.render(&this.0).map_err(mlua::Error::external)?)
+            });
+        }
         // samples() → stacks that were recorded, weight outside of Lua, weight beyond the limits
         methods.add_method("samples", |_, this, ()| {
             let samples: u64 = this.0.stacks.iter().map(|stack| stack.samples).sum();

@@ -19,6 +19,7 @@ use crate::watchdog::Heartbeat;
 mod hook;
 
 pub use hook::arm;
+pub(crate) use hook::{after_sample, may_sample};
 
 /// The budget that a coroutine has exceeded.
 #[derive(Clone, Copy, PartialEq, Eq)]

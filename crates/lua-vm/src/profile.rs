@@ -13,15 +13,18 @@ use std::time::{Duration, Instant};
 
 use mlua::ffi;
 
+use crate::guard;
 use crate::limits::PROFILE_ALLOCATED_BYTES;
 use crate::meter::Meter;
 use crate::stack::LuaState;
 
 mod cpu_timer;
+mod merge;
 mod recorder;
 mod timeline;
 
 use cpu_timer::CpuTimer;
+pub use merge::merge;
 use recorder::Recorder;
 pub use recorder::{ProfiledFrame, ProfiledFunction, ProfiledStack};
 pub use timeline::{Timeline, TimelineSlice};
@@ -89,9 +92,8 @@ pub(crate) fn begin(meter: &Meter, main: LuaState, kind: ProfileKind) -> Result<
         return Err("another profile is being recorded".to_owned());
     }
     // SAFETY: the state is alive.
-    if unsafe { ffi::lua_gethook(main) }.is_some() {
-        let why = "a program without a debugger can be profiled, and no handler of a server";
-        return Err(why.to_owned());
+    if !unsafe { guard::may_sample(main) } {
+        return Err("a program with breakpoints of a debugger cannot be profiled".to_owned());
     }
     PENDING.set(0);
     OUTSIDE.set(0);
@@ -141,20 +143,20 @@ fn allocated(state: LuaState, bytes: u64) {
     request_sample(state);
 }
 
-/// Has the hook called before the next instruction of Lua. Another hook stays, and what was
-/// measured waits for the next sample.
+/// Has the hook called before the next instruction of Lua, instead of the one that counts
+/// instructions in a server. Another hook stays, and what was measured waits for the next sample.
 fn request_sample(state: LuaState) {
     // SAFETY: the state runs on this thread; Lua allows a hook to be set from a handler of a signal
     // and from an allocator: both functions only access fields of the state.
     unsafe {
-        if ffi::lua_gethook(state).is_none() {
+        if guard::may_sample(state) {
             ffi::lua_sethook(state, Some(on_sample), ffi::LUA_MASKCOUNT, 1);
         }
     }
 }
 
-/// Removes itself and records the stack.
-unsafe extern "C-unwind" fn on_sample(state: LuaState, _: *mut ffi::lua_Debug) {
+/// Removes itself, records the stack, and has instructions counted again.
+unsafe extern "C-unwind" fn on_sample(state: LuaState, event: *mut ffi::lua_Debug) {
     // SAFETY: called by Lua; recording a stack raises no error.
     unsafe { ffi::lua_sethook(state, None, 0, 0) };
     let weight = PENDING.take();
@@ -166,12 +168,14 @@ unsafe extern "C-unwind" fn on_sample(state: LuaState, _: *mut ffi::lua_Debug) {
             }
         });
     }
+    // SAFETY: called by Lua, and nothing here has to be dropped.
+    unsafe { guard::after_sample(state, event) };
 }
 
-/// Counts the time of a tick.
+/// Counts the time of ticks.
 ///
 /// Called by the handler of a signal: it accesses thread-local cells and fields of the state only.
-fn tick() {
+fn tick(count: u64) {
     let meter = PROFILED.get();
     if meter.is_null() {
         return;
@@ -179,9 +183,9 @@ fn tick() {
     // SAFETY: this thread's meter, which is removed here before it is dropped.
     let state = unsafe { (*meter).running() };
     if state.is_null() {
-        OUTSIDE.set(OUTSIDE.get() + TICK.get());
+        OUTSIDE.set(OUTSIDE.get() + count * TICK.get());
     } else {
-        PENDING.set(PENDING.get() + TICK.get());
+        PENDING.set(PENDING.get() + count * TICK.get());
         request_sample(state);
     }
 }

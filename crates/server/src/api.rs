@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use admin::{
     AppStatus, Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments,
-    ConfigVersion, Entries, EntriesWanted, Expect, Explanation, ListenerStatus, ProcessMetrics,
-    Purged, Question, Refusal, RouteStatus, SentResponse, ServerState, Status, StreamStatus,
-    Syntax, UpstreamStatus, WorkerStatus,
+    ConfigVersion, Entries, EntriesWanted, Expect, Explanation, ListenerStatus, LuaProfileWanted,
+    ProcessMetrics, Purged, Question, Refusal, RouteStatus, SentResponse, ServerState, Status,
+    StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
 };
 use cache::PurgeRequest;
 use config::NewConfig;
 use http_server::LiveLog;
+use lua_host::{ProfileError, add_up_profiles};
 use message::LocalFuture;
 use router::RouteId;
 use telemetry::{FamilySamples, Telemetry};
@@ -272,6 +273,14 @@ impl admin::Control for Api {
         let (control, name) = (self.0.clone(), name.to_owned());
         let task = net::task::spawn_local(async move { control.apps.reload(&name).await });
         Box::pin(async move { task.await.unwrap_or_else(|error| Err(error.to_string())) })
+    }
+
+    fn profile_lua(
+        &self,
+        wanted: LuaProfileWanted,
+    ) -> LocalFuture<'_, Result<bytes::Bytes, ProfileError>> {
+        let LuaProfileWanted { kind, span, format } = wanted;
+        Box::pin(add_up_profiles(self.0.worker_threads.profile(kind, span), format))
     }
 
     fn samples(&self) -> Vec<FamilySamples> {

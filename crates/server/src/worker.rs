@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use config::ServerPlan;
 use http_server::{ListenerSnapshot, LiveLog, Service};
-use lua_host::RawProgram;
+use lua_host::{ProfileKind, RawProgram, WorkerProfile};
 use message::TraceQueue;
 use net::{BoundSocket, Listener};
 use plugin::WorkerContext;
@@ -41,6 +41,8 @@ pub(crate) enum ThreadCommand {
     Forget,
     /// Serve this plan from now on.
     Serve(Box<Serving>),
+    /// Record a profile of the worker's Lua code for this time, and serve as before.
+    Profile(ProfileKind, Duration, oneshot::Sender<WorkerProfile>),
     /// Stop accepting and wait for open connections; acknowledged when all have ended.
     Drain(oneshot::Sender<()>),
     /// Stop at once.
@@ -123,6 +125,12 @@ impl Worker {
                 }
                 ThreadCommand::Forget => self.adopted.clear(),
                 ThreadCommand::Serve(serving) => self.serve(*serving).await,
+                ThreadCommand::Profile(kind, span, done) => {
+                    // Without a VM `done` is dropped.
+                    if let Some(lua) = &self.lua {
+                        lua.record_profile(kind, span, done);
+                    }
+                }
                 ThreadCommand::Drain(done) => {
                     tokio::select! {
                         () = self.drain() => {

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use config::ServerPlan;
+use lua_host::{ProfileKind, WorkerProfile};
 use message::TraceQueue;
 use plugin::{Local, Shared, WorkerContext};
 use telemetry::Telemetry;
@@ -134,6 +135,21 @@ impl WorkerThreads {
         for worker in &self.workers {
             let _ = worker.commands.send(ThreadCommand::Forget);
         }
+    }
+
+    /// Has all workers record a profile of their Lua code; dropping a receiver ends that of its
+    /// worker.
+    pub(crate) fn profile(
+        &self,
+        kind: ProfileKind,
+        span: Duration,
+    ) -> Vec<oneshot::Receiver<WorkerProfile>> {
+        let ask = |worker: &WorkerThread| {
+            let (done, answer) = oneshot::channel();
+            let _ = worker.commands.send(ThreadCommand::Profile(kind, span, done));
+            answer
+        };
+        self.workers.iter().map(ask).collect()
     }
 
     /// Waits until every connection of every worker has ended.

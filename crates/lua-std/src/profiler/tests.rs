@@ -1,16 +1,20 @@
 //! Profiles and time lines of programs, decoded again by our own readers.
 
-use crate::testing::output;
+use crate::testing::{output, output_within};
 
-fn program(text: &str) -> Vec<String> {
-    output(&format!(
+fn whole(text: &str) -> String {
+    format!(
         r#"
         local task, time = require "silly.task", require "silly.time"
         local profiler = require "silly.profiler"
         {text}
         require "silly".exit()
         "#
-    ))
+    )
+}
+
+fn program(text: &str) -> Vec<String> {
+    output(&whole(text))
 }
 
 /// A task that uses CPU time in `hot`, called by `outer`, until `done`.
@@ -85,6 +89,29 @@ fn allocated_bytes_count_for_the_function_that_allocates() {
         "#,
     );
     assert_eq!(lines, ["true true", "true true", "true"]);
+}
+
+#[test]
+fn turns_with_a_budget_are_profiled_and_keep_it() {
+    let lines = output_within(
+        1_000_000,
+        &whole(&format!(
+            r#"{BUSY}
+            local profile = recorded()
+            done = true
+            say(profile:folded():find("hot (program:", 1, true) ~= nil)
+            -- Each round is a sample, which begins the count of instructions again.
+            task.fork(function()
+                time.sleep(1)
+                local size = 0
+                while true do size = #(("x"):rep(64 * 1024) .. size) end
+            end)
+            profile = assert(profiler.allocations(30))
+            say(profile:samples() > 100)
+            "#
+        )),
+    );
+    assert_eq!(lines, ["true", "true"]);
 }
 
 #[test]

@@ -60,13 +60,58 @@ unsafe extern "C-unwind" fn repeated(state: LuaState) -> c_int {
     1
 }
 
-unsafe extern "C-unwind" fn hook(state: LuaState, _: *mut ffi::lua_Debug) {
-    // SAFETY: called by Lua with room for some values; nothing here has to be dropped. A yield in a
-    // count hook returns, and happens once the hook has.
+/// The VM whose states count instructions; null in one that was not armed.
+///
+/// # Safety
+/// `state` is alive and has a free slot.
+unsafe fn counted_vm(state: LuaState) -> *const Vm {
+    // SAFETY: promised by the caller; the pointer is the one that `arm` has stored.
     unsafe {
         ffi::lua_rawgetp(state, ffi::LUA_REGISTRYINDEX, (&raw const KEY).cast::<c_void>());
         let vm = ffi::lua_touserdata(state, -1).cast::<Vm>();
         ffi::lua_settop(state, -2);
+        vm
+    }
+}
+
+/// True if a sample of a profile may replace the hook of a thread for one instruction: it has none,
+/// or counts instructions and is within its budget. A coroutine over its budget keeps its hook,
+/// which ends it.
+///
+/// # Safety
+/// `state` is alive. Accesses fields of it only, so it may be called by the handler of a signal.
+pub(crate) unsafe fn may_sample(state: LuaState) -> bool {
+    // SAFETY: promised by the caller.
+    unsafe {
+        ffi::lua_gethook(state).is_none_or(|found| {
+            std::ptr::fn_addr_eq(found, hook as ffi::lua_Hook)
+                && ffi::lua_gethookcount(state) == HOOK_STEP as c_int
+        })
+    }
+}
+
+/// Counts instructions again after a sample has replaced the hook, in a VM that counts them.
+///
+/// The count began again with the sample, so that one is charged as a whole step: a turn that is
+/// sampled often may end early, and none runs longer than it may.
+///
+/// # Safety
+/// Called last in a hook that holds nothing to drop: this may leave it by an error.
+pub(crate) unsafe fn after_sample(state: LuaState, event: *mut ffi::lua_Debug) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if !counted_vm(state).is_null() {
+            ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, HOOK_STEP as c_int);
+            hook(state, event);
+        }
+    }
+}
+
+unsafe extern "C-unwind" fn hook(state: LuaState, _: *mut ffi::lua_Debug) {
+    // SAFETY: called by Lua with room for some values; nothing here has to be dropped. A yield in a
+    // count hook returns, and happens once the hook has.
+    unsafe {
+        let vm = counted_vm(state);
         if vm.is_null() {
             return;
         }

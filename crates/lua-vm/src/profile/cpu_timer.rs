@@ -1,6 +1,8 @@
 //! The timer of a profile of CPU time.
 
 #[cfg(target_os = "linux")]
+use std::cell::Cell;
+#[cfg(target_os = "linux")]
 use std::ffi::c_int;
 #[cfg(target_os = "linux")]
 use std::sync::Once;
@@ -9,6 +11,12 @@ use std::sync::Once;
 #[cfg(target_os = "linux")]
 pub(super) struct CpuTimer {
     id: libc::timer_t,
+}
+
+#[cfg(target_os = "linux")]
+thread_local! {
+    /// The timer of this thread, for the signal.
+    static TIMER: Cell<Option<libc::timer_t>> = const { Cell::new(None) };
 }
 
 /// There is none: profiles of CPU time need Linux.
@@ -58,6 +66,7 @@ impl CpuTimer {
             if libc::timer_create(clock, &raw mut event, &raw mut id) != 0 {
                 return Err(failed());
             }
+            TIMER.set(Some(id));
             let timer = CpuTimer { id };
             if libc::timer_settime(id, 0, &raw const times, std::ptr::null_mut()) != 0 {
                 return Err(failed());
@@ -70,6 +79,7 @@ impl CpuTimer {
 #[cfg(target_os = "linux")]
 impl Drop for CpuTimer {
     fn drop(&mut self) {
+        TIMER.set(None);
         // SAFETY: the id was made by `start` and is deleted once.
         unsafe { libc::timer_delete(self.id) };
     }
@@ -77,5 +87,10 @@ impl Drop for CpuTimer {
 
 #[cfg(target_os = "linux")]
 extern "C" fn on_signal(_: c_int) {
-    super::tick();
+    // The kernel may look at the timer less often than it ticks, and sends one signal then.
+    let missed = TIMER.get().map_or(0, |id| {
+        // SAFETY: the timer is deleted after it was removed here; the call may be made here.
+        unsafe { libc::timer_getoverrun(id) }
+    });
+    super::tick(1 + u64::try_from(missed).unwrap_or(0));
 }

@@ -3,6 +3,7 @@
 mod caches;
 mod fleet;
 mod live_log;
+mod profile;
 mod top;
 mod upstreams;
 
@@ -30,6 +31,7 @@ Examples:
   tidegate ctl reload --app shop
   tidegate ctl caches pages --explain http://shop.example/a
   tidegate ctl purge pages --tag catalog --soft
+  tidegate ctl profile --seconds 30 --out shop.svg
   tidegate ctl apply site/ --dry-run --etcd etcd://10.0.0.5,10.0.0.6/shop
   tidegate ctl nodes --etcd etcd://10.0.0.5,10.0.0.6/shop
   tidegate ctl --admin 10.0.0.7:9180 --token-file admin.token drain";
@@ -86,6 +88,7 @@ enum CtlCommand {
     },
     Caches(caches::CachesOf),
     Purge(caches::Purge),
+    Profile(profile::ProfileOf),
     Apply(fleet::Apply),
     History(fleet::HistoryOf),
     Rollback(fleet::Rollback),
@@ -126,6 +129,7 @@ impl Ctl {
             CtlCommand::LogLevel { level } => log_level(&client, level),
             CtlCommand::Caches(command) => command.run(&client),
             CtlCommand::Purge(command) => command.run(&client),
+            CtlCommand::Profile(command) => command.run(&client),
             CtlCommand::Apply(_)
             | CtlCommand::History(_)
             | CtlCommand::Rollback(_)

@@ -106,7 +106,8 @@ pub(crate) struct Run {
     )]
     access_log_format: Option<String>,
 
-    /// The address of the admin API and of /metrics of a Python application
+    /// The address of the admin API and of /metrics of a Python application; unix:/PATH for that of
+    /// a Lua program, which has profiles for `tidegate ctl profile`
     #[arg(long, value_name = "ADDRESS", value_parser = super::address)]
     admin: Option<Address>,
 
@@ -219,6 +220,14 @@ impl Run {
                 "--debug-adapter is for a program with one worker: leave out --workers".to_owned(),
             ));
         }
+        let admin = match self.admin {
+            None => None,
+            Some(Address::Unix(path)) => Some(path),
+            Some(Address::Tcp { .. }) => {
+                let why = "--admin of a Lua program is a Unix socket: --admin unix:/PATH";
+                return Err(Failure::Wrong(why.to_owned()));
+            }
+        };
         let directory = Path::new(&self.program).parent().unwrap_or(Path::new(""));
         let directory = if directory == Path::new("") { Path::new(".") } else { directory };
         if let Some(rules) = self.lifecycle.dev_reload(directory, "*.lua") {
@@ -234,6 +243,7 @@ impl Run {
             access_log: self.access_log,
             development: self.tls.development()?,
             debug,
+            admin,
         };
         match program::run(program) {
             Ok(0) => Ok(()),
@@ -266,9 +276,6 @@ impl Run {
         if self.print_config {
             return Some("--print-config");
         }
-        if self.check_config {
-            return Some("--check-config");
-        }
-        self.admin.is_some().then_some("--admin")
+        self.check_config.then_some("--check-config")
     }
 }

@@ -56,6 +56,11 @@ impl Client {
         self.json(&self.succeed("POST", target, "application/json", Some(&body))?)
     }
 
+    /// Posts nothing and returns the content of a successful response.
+    pub(crate) fn fetch(&self, target: &str) -> Result<Vec<u8>, Failure> {
+        Ok(self.succeed("POST", target, "*/*", None)?.body)
+    }
+
     /// Sends a GET and returns the text of a successful response.
     pub(crate) fn text(&self, target: &str) -> Result<String, Failure> {
         let reply = self.succeed("GET", target, "text/plain", None)?;
