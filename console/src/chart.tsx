@@ -22,8 +22,10 @@ const HEIGHT = 170;
 const SPAN_S = 300;
 const FONT = "12px system-ui, sans-serif";
 
-function color(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** The colour that a custom property has in the theme of the page: a canvas reads no `light-dark()`. */
+function color({ root }: uPlot, name: string): string {
+  root.style.color = `var(${name})`;
+  return getComputedStyle(root).color;
 }
 
 function drawMarks(plot: uPlot, marks: Mark[]): void {
@@ -33,9 +35,7 @@ function drawMarks(plot: uPlot, marks: Mark[]): void {
   for (const mark of marks) {
     const x = Math.round(plot.valToPos(mark.at, "x", true));
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
-    ctx.strokeStyle = color(
-      mark.kind === "bad" ? "--bad" : mark.kind === "good" ? "--good" : "--soft",
-    );
+    ctx.strokeStyle = color(plot, mark.kind === "neutral" ? "--soft" : `--${mark.kind}`);
     ctx.beginPath();
     ctx.moveTo(x, bbox.top);
     ctx.lineTo(x, bbox.top + bbox.height);
@@ -54,10 +54,10 @@ export function Chart({ title, times, lines, marks, show }: Props) {
     const element = holder.current;
     if (!element) return;
     const axis = {
-      stroke: () => color("--soft"),
+      stroke: (self: uPlot) => color(self, "--soft"),
       font: FONT,
-      grid: { stroke: () => color("--line"), width: 1 },
-      ticks: { stroke: () => color("--line"), width: 1 },
+      grid: { stroke: (self: uPlot) => color(self, "--line"), width: 1 },
+      ticks: { stroke: (self: uPlot) => color(self, "--line"), width: 1 },
     };
     const options: uPlot.Options = {
       width: Math.max(element.clientWidth, 100),
@@ -76,7 +76,7 @@ export function Chart({ title, times, lines, marks, show }: Props) {
         {},
         ...lines.map((line) => ({
           label: line.label,
-          stroke: () => color(line.color),
+          stroke: (self: uPlot) => color(self, line.color),
           width: 2,
           points: { show: false },
         })),

@@ -83,6 +83,33 @@ export function useLoaded<T>(load: () => Promise<T>, every_ms: number | null, ke
   return { ...state, reload };
 }
 
+export interface Pages {
+  /** The last name of the previous page; empty on the first. */
+  after: string;
+  /** The buttons to other pages; `next` is that of the response. */
+  buttons: (next: string | undefined) => ComponentChildren;
+}
+
+/** A list that the API gives in pages. */
+export function usePages(): Pages {
+  const [visited, setVisited] = useState<string[]>([]);
+  const buttons = (next: string | undefined) => (
+    <div class="actions">
+      {visited.length > 0 && (
+        <button type="button" onClick={() => setVisited(visited.slice(0, -1))}>
+          Previous
+        </button>
+      )}
+      {next !== undefined && (
+        <button type="button" onClick={() => setVisited([...visited, next])}>
+          Next
+        </button>
+      )}
+    </div>
+  );
+  return { after: visited.at(-1) ?? "", buttons };
+}
+
 export interface Action {
   run: (work: () => Promise<string | void>) => void;
   isBusy: boolean;

@@ -85,8 +85,8 @@ export interface Cache {
     size_bytes: number;
     failed: string | null;
   } | null;
-  hits: number;
-  stale: number;
+  hits: number | Record<string, number>;
+  stale: number | Record<string, number>;
   misses: number | Record<string, number>;
   passes: number | Record<string, number>;
   coalesced: number;
@@ -101,6 +101,26 @@ export interface CacheEntry {
   age_s: number;
   fresh_s: number;
   tags: string[];
+}
+
+export interface FleetNode {
+  name: string;
+  state: "ready" | "refused" | "canary";
+  version: string;
+  revision: number;
+  refused: { revision: number; errors: string[] } | null;
+  canary: { requests: number; errors: number } | null;
+  reported: string;
+  build: string;
+  process: number;
+}
+
+export interface FleetNodes {
+  /** `null` without a fleet. */
+  source: string | null;
+  node: string | null;
+  nodes: FleetNode[];
+  next?: string;
 }
 
 export interface AppWorker {

@@ -177,7 +177,7 @@ export function Caches() {
       <Failure error={error} />
       {value?.caches.length === 0 && <p class="soft">The configuration has no caches.</p>}
       {value?.caches.map((cache) => {
-        const hits = cache.hits + cache.stale;
+        const hits = total(cache.hits) + total(cache.stale);
         const looked = hits + total(cache.misses);
         const figures: [string, string][] = [
           ["Hit ratio", share(looked > 0 ? hits / looked : null)],

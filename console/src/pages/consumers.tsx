@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { inPath, json } from "../api";
 import { dateTime, span } from "../format";
-import { Failure, Field, Table, useAction, useLoaded } from "../parts";
+import { Failure, Field, Table, useAction, useLoaded, usePages } from "../parts";
 import { useLive } from "./overview";
 
 const PAGE = 100;
@@ -13,14 +13,13 @@ interface Names {
 }
 
 function List() {
-  const [after, setAfter] = useState<string[]>([]);
+  const { after, buttons } = usePages();
   const [opened, setOpened] = useState<{ name: string; text: string } | null>(null);
   const action = useAction();
-  const last = after.at(-1) ?? "";
   const { value, error } = useLoaded(
-    () => json<Names>(`/v1/consumers?${new URLSearchParams({ after: last, limit: String(PAGE) })}`),
+    () => json<Names>(`/v1/consumers?${new URLSearchParams({ after, limit: String(PAGE) })}`),
     null,
-    [last],
+    [after],
   );
   const open = (name: string) =>
     action.run(async () => {
@@ -31,7 +30,7 @@ function List() {
     <section aria-label="Consumers">
       <h2>Consumers</h2>
       <Failure error={error} />
-      {value?.consumers.length === 0 && <p class="soft">{last ? "There are no more." : "The configuration has no consumers."}</p>}
+      {value?.consumers.length === 0 && <p class="soft">{after ? "There are no more." : "The configuration has no consumers."}</p>}
       <ul class="list">
         {value?.consumers.map((name) => (
           <li key={name}>
@@ -41,18 +40,7 @@ function List() {
           </li>
         ))}
       </ul>
-      <div class="actions">
-        {after.length > 0 && (
-          <button type="button" onClick={() => setAfter(after.slice(0, -1))}>
-            Previous
-          </button>
-        )}
-        {value?.next !== undefined && (
-          <button type="button" onClick={() => setAfter([...after, value.next ?? ""])}>
-            Next
-          </button>
-        )}
-      </div>
+      {buttons(value?.next)}
       {action.note}
       {opened && (
         <>

@@ -62,42 +62,51 @@ function Breakers({ metrics }: { metrics: Metrics }) {
   );
 }
 
-function Rates({ metrics }: { metrics: Metrics }) {
-  const rates = names(metrics, [RATE], "filter");
-  const concurrency = names(metrics, [IN_FLIGHT, ADAPTIVE, TOO_MANY], "limit");
-  const bandwidth = names(metrics, [BANDWIDTH], "limit");
-  const isEmpty = rates.length + concurrency.length + bandwidth.length === 0;
+interface LimitRow {
+  name: string;
+  kind: string;
+  /** Limits of concurrency only. */
+  inFlight?: number;
+  rejected: number;
+}
+
+function limits(metrics: Metrics): LimitRow[] {
+  const rates = names(metrics, [RATE], "filter").map((filter) => ({
+    name: filter,
+    kind: "rate",
+    rejected: value(metrics, RATE, { filter }),
+  }));
+  const concurrency = names(metrics, [IN_FLIGHT, ADAPTIVE, TOO_MANY], "limit").map((limit) => {
+    const now = value(metrics, ADAPTIVE, { limit });
+    return {
+      name: limit,
+      kind: now > 0 ? `concurrency, now ${count(now)}` : "concurrency",
+      inFlight: value(metrics, IN_FLIGHT, { limit }),
+      rejected: value(metrics, TOO_MANY, { limit }),
+    };
+  });
+  const bandwidth = names(metrics, [BANDWIDTH], "limit").map((limit) => ({
+    name: limit,
+    kind: "bandwidth",
+    rejected: value(metrics, BANDWIDTH, { limit }),
+  }));
+  return [...rates, ...concurrency, ...bandwidth];
+}
+
+function TrafficLimits({ metrics }: { metrics: Metrics }) {
+  const rows = limits(metrics);
   return (
     <section aria-label="Limits of traffic">
       <h2>Limits of traffic</h2>
-      {isEmpty && <p class="soft">No limit of rate, concurrency or bandwidth has been used yet.</p>}
-      {!isEmpty && (
+      {rows.length === 0 && <p class="soft">No limit of rate, concurrency or bandwidth has been used yet.</p>}
+      {rows.length > 0 && (
         <Table label="Limits of traffic" head={["Limit", "Kind", "In flight", "Rejected or paused"]}>
-          {rates.map((name) => (
-            <tr key={`rate ${name}`}>
-              <td>{name}</td>
-              <td>rate</td>
-              <td>–</td>
-              <td>{count(value(metrics, RATE, { filter: name }))}</td>
-            </tr>
-          ))}
-          {concurrency.map((name) => {
-            const limit = value(metrics, ADAPTIVE, { limit: name });
-            return (
-              <tr key={`concurrency ${name}`}>
-                <td>{name}</td>
-                <td>{limit > 0 ? `concurrency, now ${count(limit)}` : "concurrency"}</td>
-                <td>{count(value(metrics, IN_FLIGHT, { limit: name }))}</td>
-                <td>{count(value(metrics, TOO_MANY, { limit: name }))}</td>
-              </tr>
-            );
-          })}
-          {bandwidth.map((name) => (
-            <tr key={`bandwidth ${name}`}>
-              <td>{name}</td>
-              <td>bandwidth</td>
-              <td>–</td>
-              <td>{count(value(metrics, BANDWIDTH, { limit: name }))}</td>
+          {rows.map((row, index) => (
+            <tr key={index}>
+              <td>{row.name}</td>
+              <td>{row.kind}</td>
+              <td>{row.inFlight === undefined ? "–" : count(row.inFlight)}</td>
+              <td>{count(row.rejected)}</td>
             </tr>
           ))}
         </Table>
@@ -138,7 +147,7 @@ export function Limits() {
     <>
       <Failure error={error} />
       <Breakers metrics={metrics} />
-      <Rates metrics={metrics} />
+      <TrafficLimits metrics={metrics} />
       <div class="grid">
         <Counters
           label="Limits and time-outs reached"
