@@ -12,7 +12,11 @@ if (!directory) {
   process.exit(2);
 }
 const base = link.split("#")[0];
-const PATHS = ["api/hello", "api/items/7", "api/orders?page=2", "lua/world", "nowhere", ""];
+const PATHS = [
+  "api/hello", "api/items/7", "api/orders?page=2", "lua/world", "cached/hello", "limited", "nowhere", "",
+];
+const WIDE = { width: 1000, height: 660 };
+const PHONE = { width: 360, height: 720 };
 
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 let isOver = false;
@@ -30,6 +34,7 @@ async function open(page, path, title) {
   await page.goto(`${base}#/${path}`);
   await page.getByRole("heading", { level: 1, name: title }).waitFor();
   await page.getByText("Loading …").waitFor({ state: "detached" });
+  await page.evaluate(() => scrollTo(0, 0));
 }
 
 const write = (page, name) => page.screenshot({ path: `${directory}/${name}.png` });
@@ -40,6 +45,11 @@ async function pictures(page) {
   // A minute of charts.
   await page.waitForTimeout(60_000);
   await write(page, "overview");
+  await page.setViewportSize(PHONE);
+  await page.emulateMedia({ colorScheme: "dark" });
+  await write(page, "phone");
+  await page.setViewportSize(WIDE);
+  await page.emulateMedia({ colorScheme: "light" });
   await open(page, "traffic", "Traffic");
   await page.getByRole("button", { name: /api\/hello/ }).first().click();
   await page.getByRole("list", { name: "Steps" }).waitFor();
@@ -49,17 +59,23 @@ async function pictures(page) {
   await page.getByRole("button", { name: "Send" }).click();
   await page.getByRole("region", { name: "Response", exact: true }).waitFor();
   await write(page, "routes");
+  await open(page, "caches", "Caches");
+  await page.getByLabel("URL", { exact: true }).fill(`${gateway}cached/hello`);
+  await page.getByRole("button", { name: "Hit or miss, and why" }).click();
+  await page.locator("pre").getByText(/hit/i).first().waitFor();
+  await write(page, "caches");
+  await open(page, "limits", "Limits");
+  await write(page, "limits");
   await open(page, "configuration", "Configuration");
   await page.locator("textarea.editor").focus();
   await page.keyboard.press("Control+End");
-  await page.keyboard.type("\nlog:\n  access: { format: json, pa");
+  await page.keyboard.type("\nmetrics:\n  otlp: { url: \"http://127.0.0.1:4317\", pro");
   await page.getByRole("listbox", { name: "Suggestions" }).waitFor();
   await page.emulateMedia({ colorScheme: "dark" });
   await write(page, "configuration");
 }
 
-const viewport = { width: 1200, height: 800 };
-const context = await browser.newContext({ viewport, colorScheme: "light" });
+const context = await browser.newContext({ viewport: WIDE, colorScheme: "light" });
 const requests = traffic();
 try {
   await pictures(await context.newPage());
