@@ -1,8 +1,10 @@
-//! The architecture rules as tests: crate imports, file size and contents, plain words.
+//! The architecture rules as tests: crate imports, file size and contents, plain words, one
+//! palette.
 
 mod doctests;
 mod layers;
 mod links;
+mod palette;
 mod rows;
 mod shared_build;
 mod source;

@@ -17,6 +17,8 @@ use crate::failure::Failure;
 
 const CONFIGURATION: &str = include_str!("demo/tidegate.yaml");
 const PAGE: &str = include_str!("demo/page.html");
+/// What the pages of Tidegate have in common.
+const BASE_STYLE: &str = include_str!("../../../console/src/base.css");
 const PROGRAM_SECTIONS: &str = include_str!("demo/programs.html");
 const PYTHON_SECTION: &str = include_str!("demo/python.html");
 const WITHOUT_PYTHON: &str = include_str!("demo/without_python.html");
@@ -117,7 +119,7 @@ impl Addresses {
     }
 
     fn fill(&self, configuration: &str, page: &str, program: &str) -> String {
-        let page = self.fill_names(page, program);
+        let page = self.fill_names(page, program).replace("@BASE_STYLE@", BASE_STYLE.trim_end());
         let lines: Vec<_> = page.lines().map(|line| format!("          {line}")).collect();
         let page = lines.join("\n").replace("\n          \n", "\n\n");
         self.fill_names(configuration, program).replace("          @PAGE@", &page)
@@ -292,6 +294,7 @@ mod tests {
         let left = text.split('@').find(|word| !word.is_empty() && word.chars().all(upper));
         assert_eq!(left, None, "a placeholder was not filled");
         assert!(text.contains("curl -i http://127.0.0.1:1/api/hello"), "{text}");
+        assert!(text.contains("--accent: light-dark("), "the style of all pages is missing");
     }
 
     #[test]

@@ -19,6 +19,8 @@ use super::figures::{ratio, span, us};
 use super::results::{self, Room};
 use super::table::Table;
 
+/// What the pages of Tidegate have in common, and the rules of this one.
+const BASE_STYLE: &str = include_str!("../../../../console/src/base.css");
 const STYLE: &str = include_str!("html/style.css");
 /// Nothing is loaded; the style is in the page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
@@ -33,7 +35,8 @@ pub fn render(data: &Data) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>Tidegate benchmark, {date}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n",
+         <title>Tidegate benchmark, {date}</title>\n<style>\n{BASE_STYLE}{STYLE}</style>\n\
+         </head>\n<body>\n",
         date = escape(day(data)),
     );
     header(&mut out, data);
@@ -105,17 +108,17 @@ fn connections_of(data: &Data, scenario: &str) -> Vec<u32> {
 /// A server's colour and whether its line is dashed: the same in every chart of the page.
 fn colour(data: &Data, server: &str) -> (String, bool) {
     if server == OURS {
-        return ("--ours".to_owned(), false);
+        return ("--accent".to_owned(), false);
     }
     if server == FLOOR {
-        return ("--floor".to_owned(), true);
+        return ("--soft".to_owned(), true);
     }
     let others = data
         .peers
         .iter()
         .filter(|peer| peer.name != OURS && peer.name != FLOOR && peer.missing.is_none());
     let at = others.map(|peer| &peer.name).position(|name| name == server).unwrap_or(0);
-    (format!("--p{}", at % COLOURS), at >= COLOURS)
+    (format!("--series-{}", at % COLOURS), at >= COLOURS)
 }
 
 /// `1.22.1` of "nginx version: nginx/1.22.1".
@@ -139,7 +142,7 @@ fn header(out: &mut String, data: &Data) {
     let _ = write!(
         out,
         "<header>\n<h1>What a request costs</h1>\n<p>{}{}</p>\n\
-         <p class=\"muted small\">{} · {}</p>\n<nav aria-label=\"Sections\">",
+         <p class=\"soft small\">{} · {}</p>\n<nav aria-label=\"Sections\">",
         escape(&ours),
         escape(&others),
         escape(day(data)),
@@ -159,7 +162,7 @@ fn notes(out: &mut String, data: &Data) {
     if notes.is_empty() {
         return;
     }
-    out.push_str("<section class=\"notes small\" aria-label=\"Before you read on\"><ul>\n");
+    out.push_str("<section class=\"note small\" aria-label=\"Before you read on\"><ul>\n");
     for note in notes {
         let _ = writeln!(out, "<li>{}</li>", escape(&note));
     }
@@ -184,7 +187,7 @@ fn tiles(out: &mut String, data: &Data) {
         let Some(ours) = records().find(|record| record.server == OURS) else { continue };
         let _ = write!(
             out,
-            "<div class=\"tile\"><span class=\"muted\">{}</span><b>{}\u{a0}µs</b>\
+            "<div class=\"card tile\"><span class=\"soft\">{}</span><b>{}\u{a0}µs</b>\
              <span class=\"small\">CPU per request, {at} connections; lower is better</span><ul>",
             escape(&scenario.name),
             us(ours.cpu_us_per_request),
@@ -193,7 +196,7 @@ fn tiles(out: &mut String, data: &Data) {
             if let Some(found) = ratio_of(ours, other) {
                 let server = escape(&other.server);
                 let doubt = no_verdict(ours, other)
-                    .map(|why| format!(" <span class=\"muted\">(no verdict: {why})</span>"));
+                    .map(|why| format!(" <span class=\"soft\">(no verdict: {why})</span>"));
                 let doubt = doubt.unwrap_or_default();
                 let _ = write!(out, "<li>{} × {server}{doubt}</li>", ratio(found.ratio));
             }
@@ -207,7 +210,7 @@ fn scenario(out: &mut String, data: &Data, scenario: &Scenario) {
     let name = escape(&scenario.name);
     let _ = write!(
         out,
-        "<section id=\"{name}\">\n<h2>{name}</h2>\n<p class=\"muted\">{}</p>\n",
+        "<section id=\"{name}\">\n<h2>{name}</h2>\n<p class=\"soft\">{}</p>\n",
         escape(&scenario.about)
     );
     let workers = workers_of(data, &scenario.name);
@@ -319,6 +322,7 @@ mod tests {
             assert!(!page.contains(way_out), "{way_out}");
         }
         assert!(page.contains("default-src 'none'"));
+        assert!(page.contains("--accent: light-dark("), "the style of all pages is missing");
     }
 
     #[test]

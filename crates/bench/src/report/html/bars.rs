@@ -24,7 +24,7 @@ pub(super) fn draw(out: &mut String, connections: u32, placement: Placement, rec
     let pinned = if placement == Placement::Pinned { ", pinned" } else { "" };
     let _ = writeln!(
         out,
-        "<h3>CPU per request, {connections} connection{plural}{pinned} <span class=muted>lower is \
+        "<h3>CPU per request, {connections} connection{plural}{pinned} <span class=soft>lower is \
          better</span></h3>\n<div role=\"list\">"
     );
     for record in records {
@@ -47,7 +47,7 @@ fn bar(out: &mut String, record: &Record, floor: Option<f64>, scale: f64) {
     });
     let times = floor
         .filter(|_| record.server != FLOOR)
-        .map(|floor| format!(" <span class=\"muted small\">{:.2} × floor</span>", cost / floor));
+        .map(|floor| format!(" <span class=\"soft small\">{:.2} × floor</span>", cost / floor));
     // A server that fails is not a cheap one.
     let disturbed = record.disturbed.as_ref().map(|why| {
         format!(" <span class=\"tag theirs\" title=\"{}\">disturbed</span>", escape(why))

@@ -23,7 +23,7 @@ const LABEL_CHARS: usize = 14;
 /// One server's line.
 pub(super) struct Series {
     pub(super) name: String,
-    /// A custom property of the style sheet: `--ours`.
+    /// A custom property of the style sheet: `--accent`.
     pub(super) colour: String,
     pub(super) ours: bool,
     pub(super) dashed: bool,
@@ -141,7 +141,7 @@ impl Chart {
         self.draw_labels(&mut out, x_at, y_at);
         out.push_str("</svg>");
         if self.series.iter().any(|series| series.disturbed) {
-            out.push_str("<p class=\"small muted\">* disturbed: other programs took CPU time</p>");
+            out.push_str("<p class=\"small soft\">* disturbed: other programs took CPU time</p>");
         }
         out.push_str("</figure>\n");
         out

@@ -1,7 +1,7 @@
 //! The line charts of a scenario: latency by percentile, throughput and cost over connections, and
 //! scaling with workers.
 
-use super::super::data::{Data, Record};
+use super::super::data::{Data, OURS, Record};
 use super::super::figures::{grouped, ms, us};
 use super::chart::{Chart, Scale, Series};
 use super::{TILE_CONNECTIONS, charted, colour, connections_of, workers_of};
@@ -46,7 +46,7 @@ fn series(
         let mut points = points(&mut records);
         points.retain(|(x, y, _)| x.is_finite() && y.is_finite());
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let ours = colour == "--ours";
+        let ours = server == OURS;
         Series { name: server.to_owned(), colour, ours, dashed, disturbed, points }
     });
     lines.filter(|series| !series.points.is_empty()).collect()

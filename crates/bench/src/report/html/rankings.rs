@@ -16,7 +16,7 @@ pub(super) fn draw(out: &mut String, data: &Data, scenario: &Scenario) {
     }
     let _ = write!(
         out,
-        "<h3>What others have published</h3>\n<p class=\"small muted\">Absolute figures do not \
+        "<h3>What others have published</h3>\n<p class=\"small soft\">Absolute figures do not \
          carry from one machine to another: compare within a table, never across.</p>\n\
          <div class=\"columns\">\n\
          <div><p><span class=\"tag\">this machine, this run</span></p>{}</div>\n",
@@ -31,7 +31,7 @@ pub(super) fn draw(out: &mut String, data: &Data, scenario: &Scenario) {
             out,
             "<div><p><span class=\"tag theirs\">{LABEL}</span></p>\
              <p class=\"small\"><b>{}</b><br>{}</p>{}\
-             <p class=\"small muted\">{}</p></div>",
+             <p class=\"small soft\">{}</p></div>",
             escape(table.title),
             escape(table.setting),
             table_html(&theirs),

@@ -221,11 +221,12 @@ impl Graph {
     }
 }
 
+/// Colours of `console/src/base.css`, as numbers: not every program that shows SVG knows names.
 const STYLE: &str = "\
-text{font:13px ui-monospace,monospace;fill:#333}.name{font-weight:bold;fill:#000}\
-rect{fill:#f4f6f8;stroke:#8a94a0}path{fill:none;stroke:#8a94a0}\
-@media(prefers-color-scheme:dark){svg{background:#16191d}text{fill:#c4ccd4}.name{fill:#fff}\
-rect{fill:#22272e;stroke:#5b6570}path{stroke:#5b6570}}";
+text{font:13px ui-monospace,monospace;fill:#51656f}.name{font-weight:bold;fill:#14232b}\
+rect{fill:#f6f8f9;stroke:#0b6e83}path{fill:none;stroke:#51656f}\
+@media(prefers-color-scheme:dark){svg{background:#0e171c}text{fill:#9bb0ba}.name{fill:#e4edf1}\
+rect{fill:#152229;stroke:#58c3d8}path{stroke:#9bb0ba}}";
 
 /// The lines of a box: none is too long, and there are not too many.
 fn wrapped(text: &[String]) -> Vec<String> {
