@@ -21,6 +21,7 @@ mod dev_tls;
 mod discovery;
 mod drain;
 mod evasion;
+mod event_traces;
 mod expect_continue;
 mod forward_auth;
 mod forwarded;

@@ -74,7 +74,7 @@ impl AiProxyHandler {
                 break;
             };
             let target = &model.targets[index];
-            self.note_failure(&model.name, target, &state.health[index], &result);
+            self.note_failure(request, &model.name, target, &state.health[index], &result);
             if !is_last {
                 self.count_fallback(&model.name, target, reason);
             }
@@ -132,6 +132,7 @@ impl AiProxyHandler {
 
     fn note_failure(
         &self,
+        request: &Request,
         model: &str,
         target: &Target,
         health: &TargetHealth,
@@ -143,7 +144,8 @@ impl AiProxyHandler {
                 "a request to an AI provider failed",
                 provider = target.provider_name,
                 model = model,
-                reason = fault
+                reason = fault,
+                trace_id = request.trace_id()
             );
         }
         let retry_after_ms = result.as_ref().ok().and_then(retry_after_ms);

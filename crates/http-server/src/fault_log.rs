@@ -2,7 +2,8 @@
 //!
 //! Faults of the server are errors, those of upstreams are warnings, malformed requests are
 //! informational. Requests that fail because of the client (404, 401, 429) are only in the access
-//! log. No line contains a query or a header of a request.
+//! log. A line about a traced request has its `trace_id`. No line contains a query or a header of a
+//! request.
 
 use telemetry::event_limited;
 use telemetry::log::Level;
@@ -25,7 +26,8 @@ pub(super) fn answered(request: &Request, fault: &Fault) {
             path = path_of(request),
             status = fault.status,
             fault = fault.slug(),
-            why = fault.detail
+            why = fault.detail,
+            trace_id = request.trace_id()
         ),
         Side::Us => event_limited!(
             LINES_PER_SECOND,
@@ -35,7 +37,8 @@ pub(super) fn answered(request: &Request, fault: &Fault) {
             path = path_of(request),
             status = fault.status,
             fault = fault.slug(),
-            why = fault.detail
+            why = fault.detail,
+            trace_id = request.trace_id()
         ),
     }
 }
@@ -55,7 +58,8 @@ pub(super) fn aborted(request: &Request, fault: &Fault) {
         server = fault.server.as_deref().unwrap_or(server_of(request)),
         path = path_of(request),
         fault = fault.slug(),
-        why = fault.detail
+        why = fault.detail,
+        trace_id = request.trace_id()
     );
 }
 

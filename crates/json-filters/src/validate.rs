@@ -139,7 +139,8 @@ impl ValidateFilter {
             route = request.route.as_ref().map_or("", |route| &*route.name),
             part = part,
             keyword = first,
-            action = action
+            action = action,
+            trace_id = request.trace_id()
         );
         if self.settings.log_only {
             self.rejected.count("logged");

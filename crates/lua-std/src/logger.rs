@@ -1,8 +1,8 @@
 //! `logger`: lines of the program in the process's log.
 //!
 //! Promises never to block: a line goes through the log's ring, and a full ring drops it and counts
-//! it. A line carries where it was logged, and the coroutine's trace id if it has one. Lines are
-//! formatted in `lua/logger.lua`.
+//! it. A line carries where it was logged, the coroutine's trace id if it has one, and the
+//! `trace_id` of the request that the coroutine handles. Lines are formatted in `lua/logger.lua`.
 
 use mlua::{Lua, LuaString, Result, Table};
 use telemetry::log::{self, Event, Level};
@@ -34,9 +34,13 @@ fn write(lua: &Lua, (number, text, place): (i64, LuaString, LuaString)) -> Resul
     let text = one_line(&text.as_bytes());
     let mut event = Event::new(level.unwrap_or(Level::Info), &text);
     event.text("at", &place.to_string_lossy());
-    let trace = Vm::of(lua)?.trace_id();
+    let vm = Vm::of(lua)?;
+    let trace = vm.trace_id();
     if trace != 0 {
         event.text("trace", &format_args!("{trace:016x}"));
+    }
+    if let Some(trace_id) = vm.request_trace_id() {
+        event.text("trace_id", &trace_id);
     }
     event.emit();
     Ok(())

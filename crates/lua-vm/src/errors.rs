@@ -72,8 +72,9 @@ pub fn log(error: &Error) {
     );
 }
 
-/// Logs the error that a coroutine ended with, rate limited, and returns it.
-pub(crate) fn report(main: LuaState, thread: LuaState) -> TaskError {
+/// Logs the error that a coroutine ended with, rate limited, and returns it. `trace_id` is that of
+/// the request that it handled.
+pub(crate) fn report(main: LuaState, thread: LuaState, trace_id: Option<String>) -> TaskError {
     let text = describe(main, thread);
     let (message, traceback) = text.split_once('\n').unwrap_or((&text, ""));
     event_limited!(
@@ -81,7 +82,8 @@ pub(crate) fn report(main: LuaState, thread: LuaState) -> TaskError {
         Level::Error,
         "Lua error in a coroutine",
         error = message,
-        traceback = traceback
+        traceback = traceback,
+        trace_id = trace_id
     );
     TaskError { message: message.to_owned(), traceback: traceback.to_owned() }
 }

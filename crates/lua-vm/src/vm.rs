@@ -286,6 +286,20 @@ impl Vm {
         self.tasks(|tasks| tasks.current().map_or(0, |index| tasks.get(index).trace))
     }
 
+    /// The identity of the trace of the request that the running coroutine handles, if requests are
+    /// traced.
+    pub fn request_trace_id(&self) -> Option<String> {
+        self.trace_id_of_request(self.tasks(|tasks| tasks.current())?)
+    }
+
+    fn trace_id_of_request(&self, index: u32) -> Option<String> {
+        let call = self.tasks(|tasks| match tasks.get(index).ended {
+            EndObserver::Call(call) => Some(call),
+            EndObserver::Ignored | EndObserver::Callback(_) => None,
+        })?;
+        self.calls.trace_id(call)
+    }
+
     /// Sets the trace id of the running coroutine.
     pub fn set_trace_id(&self, id: u64) {
         self.tasks(|tasks| {

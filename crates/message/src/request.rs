@@ -187,6 +187,13 @@ impl Request {
         self.consumer.as_ref().map(|consumer| &*consumer.name)
     }
 
+    /// The identity of its trace as text, if requests are traced: for events about the request.
+    pub fn trace_id(&self) -> Option<String> {
+        let trace = self.trace.as_ref().map(|position| &position.trace);
+        let trace = trace.filter(|trace| trace.is_traced())?;
+        Some(String::from_utf8_lossy(&trace.context().trace_id_text()).into_owned())
+    }
+
     /// The authority the client named: host and perhaps port. The serving loop has put an
     /// absolute-form authority into Host (RFC 9112 3.2.2).
     pub fn authority(&self) -> &[u8] {

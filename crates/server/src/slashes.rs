@@ -27,7 +27,8 @@ pub(crate) fn apply_rule_of(plan: &ServerPlan, request: &mut Request) -> Result<
             path = String::from_utf8_lossy(request.target.received_path()),
             status = fault.status,
             fault = fault.slug(),
-            why = fault.detail
+            why = fault.detail,
+            trace_id = request.trace_id()
         );
     })
 }

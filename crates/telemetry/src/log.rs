@@ -247,8 +247,8 @@ impl CallSite {
     }
 }
 
-/// Distinguishes numbers from text in `event!`: method lookup finds `Bare` on `Field<number>`
-/// before it finds `Quoted` on a reference to any `Field`.
+/// Distinguishes numbers and what may be missing from text in `event!`: method lookup finds `Bare`
+/// on `Field<number>` before it finds `Quoted` on a reference to any `Field`.
 #[doc(hidden)]
 pub struct Field<'a, T: ?Sized>(pub &'a T);
 
@@ -274,14 +274,23 @@ macro_rules! bare {
 
 bare!(u8, u16, u32, u64, u128, usize, i8, i16, i32, i64, i128, isize, bool);
 
+/// A text that an event may lack, such as the `trace_id` of its request: then it has no such field.
+impl<T: Display> Bare for Field<'_, Option<T>> {
+    fn put(&self, key: &str, event: &mut Event) {
+        if let Some(value) = self.0 {
+            event.text(key, value);
+        }
+    }
+}
+
 impl<T: Display + ?Sized> Quoted for &Field<'_, T> {
     fn put(&self, key: &str, event: &mut Event) {
         event.text(key, &self.0);
     }
 }
 
-/// Writes an event: `event!(level, "message", key = value, …)`. Values are `Display`; nothing is
-/// evaluated if the level is disabled.
+/// Writes an event: `event!(level, "message", key = value, …)`. Values are `Display`, or an
+/// `Option` of it whose `None` leaves out the field; nothing is evaluated if the level is disabled.
 #[macro_export]
 macro_rules! event {
     ($level:expr, $message:expr $(, $key:ident = $value:expr)* $(,)?) => {{

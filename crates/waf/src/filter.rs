@@ -204,7 +204,8 @@ impl WafFilter {
             client = request.client_ip,
             rules = rules,
             score = score,
-            action = if log_only { "forwarding it" } else { "rejecting it" }
+            action = if log_only { "forwarding it" } else { "rejecting it" },
+            trace_id = request.trace_id()
         );
         if log_only {
             self.logged.add(1);

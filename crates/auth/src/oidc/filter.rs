@@ -290,7 +290,8 @@ impl OidcFilter {
                     ProviderError::Invalid(_) => true,
                     ProviderError::Unavailable(_) | ProviderError::Busy => false,
                 };
-                self.log(&error);
+                // Several requests may wait for it.
+                self.log(&error, None);
                 if is_over { Refreshed::Ended } else { Refreshed::Unavailable }
             }
         }

@@ -48,7 +48,8 @@ impl OidcFilter {
             let why = "the browser has logged in again and again without sending the session back";
             return Err(Fault::new(FaultKind::Forbidden, why));
         }
-        let metadata = self.provider.metadata().await.map_err(|error| self.failed(&error))?;
+        let metadata =
+            self.provider.metadata().await.map_err(|error| self.failed(request, &error))?;
         let login = Login::begin(request, now_s)?;
         let fields = login.remember(request, &self.cookie, &self.keys);
         cookies.extend(fields.ok_or_else(|| Fault::internal("the login cannot be sealed"))?);
@@ -84,7 +85,8 @@ impl OidcFilter {
             return Err(Fault::new(FaultKind::InvalidContent, why));
         };
         cookies.push(login::expire(&login_cookie));
-        let metadata = self.provider.metadata().await.map_err(|error| self.failed(&error))?;
+        let metadata =
+            self.provider.metadata().await.map_err(|error| self.failed(request, &error))?;
         let code = login::code(request, &self.settings.issuer, metadata.names_issuer)?;
         let grant = [
             ("grant_type", "authorization_code"),
@@ -96,7 +98,7 @@ impl OidcFilter {
             let tokens = self.provider.token(&grant).await?;
             self.session(&tokens, Some(&login.nonce), now_s).await
         };
-        let session = session.await.map_err(|error| self.failed(&error))?;
+        let session = session.await.map_err(|error| self.failed(request, &error))?;
         self.counters.logins.inc();
         cookies.extend(login::count_attempt(request, &self.cookie, &self.keys, now_s));
         let held = HeldCookies::of(request, &self.cookie);
@@ -213,20 +215,22 @@ impl OidcFilter {
     }
 
     /// The response to a failure of the provider, which is counted and logged.
-    fn failed(&self, error: &ProviderError) -> Fault {
+    fn failed(&self, request: &Request, error: &ProviderError) -> Fault {
         if matches!(error, ProviderError::Unavailable(_) | ProviderError::Busy) {
             self.counters.unavailable.inc();
         }
-        self.log(error);
+        self.log(error, request.trace_id());
         error.fault()
     }
 
-    pub(super) fn log(&self, error: &ProviderError) {
+    /// `trace_id` is that of the request that the provider was needed for, if it is known.
+    pub(super) fn log(&self, error: &ProviderError, trace_id: Option<String>) {
         event!(
             Level::Warn,
             "a request to the identity provider failed",
             issuer = self.settings.issuer,
-            reason = error.reason()
+            reason = error.reason(),
+            trace_id = trace_id
         );
     }
 }

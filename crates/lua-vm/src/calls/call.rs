@@ -86,6 +86,14 @@ impl CallTable {
         if call.serial == id.serial { Some(&raw mut **call) } else { None }
     }
 
+    /// The identity of the trace of a call's request.
+    pub(crate) fn trace_id(&self, id: CallId) -> Option<String> {
+        let call = self.find(id)?;
+        // SAFETY: a call that is found is alive, and has a request as long as its coroutine has not
+        // ended, a null pointer otherwise; no Lua runs while the reference lives.
+        unsafe { (*call).request.as_ref() }?.trace_id()
+    }
+
     pub(super) fn close(&self, id: CallId) {
         let mut slots = self.slots.borrow_mut();
         let known = slots.get(id.index as usize).is_some_and(|call| call.serial == id.serial);

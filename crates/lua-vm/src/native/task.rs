@@ -182,7 +182,13 @@ unsafe extern "C-unwind" fn error(state: LuaState) -> c_int {
         ffi::luaL_traceback(state, state, text, 1);
         let text = String::from_utf8_lossy(stack::bytes(state, -1).unwrap_or_default());
         let (message, traceback) = text.split_once('\n').unwrap_or((&text, ""));
-        event!(Level::Error, "reported by a Lua program", error = message, traceback = traceback);
+        event!(
+            Level::Error,
+            "reported by a Lua program",
+            error = message,
+            traceback = traceback,
+            trace_id = raw_function::vm(state).request_trace_id()
+        );
     }
     0
 }

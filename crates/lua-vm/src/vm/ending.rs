@@ -60,7 +60,8 @@ impl Vm {
         if self.exit.get().is_none() && self.keeps_failed(index, thread) {
             return;
         }
-        let error = self.exit.get().is_none().then(|| errors::report(self.main, thread));
+        let report = || errors::report(self.main, thread, self.trace_id_of_request(index));
+        let error = self.exit.get().is_none().then(report);
         self.failures.set(self.failures.get() + 1);
         // Closes what the coroutine left open (`local x <close>`); such a thread can be reused.
         // SAFETY: the thread ended with an error and is not running.

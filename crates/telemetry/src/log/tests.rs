@@ -30,6 +30,18 @@ fn text_and_json_lines() {
 }
 
 #[test]
+fn a_field_without_a_value_is_left_out() {
+    use super::{Bare as _, Field, Quoted as _};
+    let (known, unknown) = (Some("4bf9"), None::<String>);
+    let shown = line(Format::Text, |event| {
+        Field(&known).put("trace_id", event);
+        Field(&unknown).put("trace_id", event);
+        (&Field(&"x")).put("other", event);
+    });
+    assert_eq!(shown, "1970-01-01T00:00:01.000Z WARN it happened trace_id=4bf9 other=x");
+}
+
+#[test]
 fn a_long_value_is_cut() {
     let long = "é".repeat(EVENT_BYTES);
     let text = line(Format::Text, |event| {
