@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -24,10 +25,13 @@ use crate::settings::ExportPlan;
 
 /// The time between two exports unless configured.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Lines that wait to be sent before further ones are dropped.
+/// Lines that wait to be sent, and their bytes, before further ones are dropped.
 const QUEUE_LINES: usize = 8192;
-/// Lines in one request.
+const QUEUE_BYTES: usize = 16 * 1024 * 1024;
+/// Lines in one request, and the bytes from which on it takes no further line: collectors accept
+/// 4 MiB by gRPC unless configured.
 const BATCH_LINES: usize = 512;
+const BATCH_BYTES: usize = 1024 * 1024;
 
 /// The log that a line is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +40,57 @@ pub enum LogSource {
     Access,
 }
 
-/// A line, without its end.
+/// A line, without its end. Its bytes count as queued until it is dropped.
 struct LogLine {
     source: LogSource,
     text: Box<[u8]>,
+    queued_bytes: Arc<AtomicUsize>,
+}
+
+impl LogLine {
+    fn new(source: LogSource, text: &[u8], queued_bytes: &Arc<AtomicUsize>) -> LogLine {
+        queued_bytes.fetch_add(text.len(), Ordering::Relaxed);
+        LogLine { source, text: text.into(), queued_bytes: queued_bytes.clone() }
+    }
+}
+
+impl Drop for LogLine {
+    fn drop(&mut self) {
+        self.queued_bytes.fetch_sub(self.text.len(), Ordering::Relaxed);
+    }
+}
+
+/// The lines that wait to be sent, bounded in number and in bytes.
+struct LineQueue {
+    lines: Arc<ExportQueue<LogLine>>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl LineQueue {
+    fn new() -> Arc<LineQueue> {
+        let lines = ExportQueue::new(QUEUE_LINES, BATCH_LINES);
+        Arc::new(LineQueue { lines, bytes: Arc::default() })
+    }
+
+    /// Queues a line, or drops and counts it.
+    fn push(&self, source: LogSource, text: &[u8]) {
+        if self.bytes.load(Ordering::Relaxed) + text.len() > QUEUE_BYTES {
+            self.lines.refuse();
+        } else if self.lines.admits() {
+            self.lines.push(LogLine::new(source, text, &self.bytes));
+        }
+    }
+
+    /// Takes the lines of one request.
+    fn take_batch(&self) -> Vec<LogLine> {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while taken.len() < BATCH_LINES && bytes < BATCH_BYTES {
+            let Some(line) = self.lines.pop() else { break };
+            bytes += line.text.len();
+            taken.push(line);
+        }
+        taken
+    }
 }
 
 /// The exporter of the current plan.
@@ -69,7 +120,7 @@ impl LogExporter {
             let sender = Rc::new(Sender {
                 collector: Collector::new(Signal::Logs, &plan.collector, &self.telemetry),
                 interval: plan.interval().unwrap_or(INTERVAL),
-                queue: ExportQueue::new(QUEUE_LINES, BATCH_LINES),
+                queue: LineQueue::new(),
                 dropped: self.telemetry.counter(&families::OTLP_RECORDS, &["logs", "dropped"]),
                 resource: Resource::new(plan.resource()),
             });
@@ -84,9 +135,7 @@ impl LogExporter {
         let queue = self.running.borrow().as_ref()?.sender.queue.clone();
         Some(LineReceiver(Arc::new(move |lines: &[u8]| {
             for text in lines.split(|byte| *byte == b'\n').filter(|text| !text.is_empty()) {
-                if queue.admits() {
-                    queue.push(LogLine { source, text: text.into() });
-                }
+                queue.push(source, text);
             }
         })))
     }
@@ -102,7 +151,7 @@ impl LogExporter {
 struct Sender {
     collector: Collector,
     interval: Duration,
-    queue: Arc<ExportQueue<LogLine>>,
+    queue: Arc<LineQueue>,
     dropped: Arc<SharedCounter>,
     resource: Resource,
 }
@@ -112,8 +161,8 @@ impl Sender {
         // The exporter and this task hold the sender; receivers of the logs hold the queue. After
         // all of them are gone, nothing more can arrive.
         let is_used = || Rc::strong_count(&self) > 1 || Arc::strong_count(&self.queue) > 1;
-        while is_used() || !self.queue.is_empty() {
-            net::timer::within(self.interval, self.queue.batch()).await;
+        while is_used() || !self.queue.lines.is_empty() {
+            net::timer::within(self.interval, self.queue.lines.batch()).await;
             while let Some(batch) = self.take_batch() {
                 self.collector.deliver(batch).await;
             }
@@ -131,10 +180,10 @@ impl Sender {
     }
 
     fn take_batch(&self) -> Option<Batch> {
-        self.dropped.add(self.queue.take_dropped());
+        self.dropped.add(self.queue.lines.take_dropped());
         let now_ns = now_ms() * 1_000_000;
-        let lines = std::iter::from_fn(|| self.queue.pop()).take(BATCH_LINES);
-        let log_records: Vec<LogRecord> = lines.map(|line| record(&line, now_ns)).collect();
+        let lines = self.queue.take_batch();
+        let log_records: Vec<LogRecord> = lines.iter().map(|line| record(line, now_ns)).collect();
         if log_records.is_empty() {
             return None;
         }
@@ -247,7 +296,7 @@ mod tests {
     use super::*;
 
     fn read(source: LogSource, text: &str) -> LogRecord {
-        record(&LogLine { source, text: text.as_bytes().into() }, 5)
+        record(&LogLine::new(source, text.as_bytes(), &Arc::default()), 5)
     }
 
     fn text(record: &LogRecord) -> Option<String> {
@@ -255,6 +304,29 @@ mod tests {
             Value::Text(text) => String::from_utf8(text.into()).ok(),
             _ => None,
         }
+    }
+
+    #[test]
+    fn lines_are_bounded_in_number_and_in_bytes() {
+        let queue = LineQueue::new();
+        let queued = || queue.bytes.load(Ordering::Relaxed);
+        // Bytes: the last that fits is queued, and no further one.
+        let large = vec![b'x'; QUEUE_BYTES / 64];
+        (0..70).for_each(|_| queue.push(LogSource::Access, &large));
+        assert_eq!((queued(), queue.lines.take_dropped()), (QUEUE_BYTES, 6));
+        // A request has fewer lines if they are long.
+        let batch = queue.take_batch();
+        assert_eq!(batch.len(), BATCH_BYTES / large.len());
+        drop(batch);
+        assert_eq!(queued(), QUEUE_BYTES - BATCH_BYTES);
+        queue.push(LogSource::Access, &large);
+        assert_eq!(queue.lines.take_dropped(), 0);
+        while !queue.take_batch().is_empty() {}
+        assert_eq!(queued(), 0);
+        // Number.
+        (0..QUEUE_LINES + 3).for_each(|_| queue.push(LogSource::Events, b"x"));
+        assert_eq!((queued(), queue.lines.take_dropped()), (QUEUE_LINES, 3));
+        assert_eq!(queue.take_batch().len(), BATCH_LINES);
     }
 
     #[test]

@@ -36,14 +36,19 @@ impl<T> ExportQueue<T> {
     pub fn admits(&self) -> bool {
         let has_room = !self.items.is_full();
         if !has_room {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.refuse();
         }
         has_room
     }
 
+    /// Counts an item as dropped that was not pushed, for example because it is too large.
+    pub fn refuse(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub fn push(&self, item: T) {
         if self.items.push(item).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+            self.refuse();
         }
         // One of the items makes a batch; waking for each of them would cost a system call each.
         if self.items.len() == self.batch {
