@@ -9,6 +9,7 @@ import { Caches } from "./pages/caches";
 import { Configuration } from "./pages/configuration";
 import { Consumers } from "./pages/consumers";
 import { Limits } from "./pages/limits";
+import { Nodes } from "./pages/nodes";
 import { Overview } from "./pages/overview";
 import { Programs } from "./pages/programs";
 import { Routes } from "./pages/routes";
@@ -24,6 +25,7 @@ const PAGES = [
   { path: "limits", title: "Limits", page: Limits, purge: false },
   { path: "programs", title: "Programs", page: Programs, purge: false },
   { path: "consumers", title: "Consumers", page: Consumers, purge: false },
+  { path: "nodes", title: "Nodes", page: Nodes, purge: false },
   { path: "configuration", title: "Configuration", page: Configuration, purge: false },
   { path: "benchmarks", title: "Benchmarks", page: Benchmarks, purge: true },
 ];

@@ -3,14 +3,20 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use scenarios::{Exit, Launch, Process, Upstream};
+use scenarios::{Exit, Launch, Process, Tidegate, Upstream};
+use tempfile::TempDir;
 
 use crate::tools::{Browser, command, node_packages};
 
+/// The programs end themselves before that.
+const VISIT_WITHIN: Duration = Duration::from_secs(270);
+
 /// The configuration is written so that the page can change it: secrets are visible to `all`.
-fn config(upstream: &str, routes: usize) -> String {
+fn config(shop: &Upstream, volatile: &Upstream, routes: usize) -> String {
+    let (shop, volatile) = (shop.address(), volatile.address());
     let many: String = (0..routes)
         .map(|n| {
             format!(
@@ -27,7 +33,9 @@ admin:
   config_secrets: true
   token: open-sesame
   tokens: [{{ role: read, token: only-looks }}]
-upstreams: {{ shop: {{ servers: ["{upstream}"] }} }}
+upstreams:
+  shop: {{ servers: ["{shop}"] }}
+  volatile: {{ servers: ["{volatile}"], health: {{ path: /health, interval: 100ms }} }}
 caches: {{ pages: {{}} }}
 consumers: [{{ name: "<img/src=x/onerror=window.attacked=1>", groups: ["<b>"] }}]
 routes:
@@ -42,6 +50,7 @@ routes:
 - name: page
   match: {{ path: /page }}
   handler: {{ respond: {{ headers: {{ content-type: text/html }}, body: "<!doctype html>" }} }}
+- {{ name: volatile, match: {{ path: /volatile }}, handler: {{ upstream: volatile }} }}
 - {{ name: api, match: {{ path: "/api/{{*rest}}" }}, handler: {{ upstream: shop }} }}
 - name: cached
   match: {{ path: "/cached/{{*rest}}" }}
@@ -77,23 +86,78 @@ fn the_console_is_fast_with_5000_routes() {
 
 /// Runs a program with a browser against a server with so many more routes.
 fn visit(script: &str, routes: usize) -> Option<Exit> {
-    let browser = Browser::found()?;
-    let names = ["playwright-core@1.65.1", "axe-core@4.14.1"];
-    let packages = node_packages("console", &names)?;
     let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
-    let server = Launch::new(&config(&upstream.address().to_string(), routes)).start();
-    // Node finds packages from where the program lies.
-    let program = tempfile::Builder::new().suffix(".mjs").tempfile_in(&packages).expect("a file");
-    fs::write(program.path(), script).expect("written");
-    // The program ends its browser when it gets a signal.
-    let mut node = command("timeout", &packages);
-    node.args(["--kill-after=10", "240", "node"])
-        .arg(program.path())
-        .arg(path_of(browser.program()));
-    node.arg(server.address("admin").to_string()).arg(server.address("web").to_string());
-    // Pictures for the reader.
-    if let Ok(directory) = std::env::var("CONSOLE_PICTURES") {
-        node.arg(directory);
+    let (visitor, volatile) = (Visitor::found()?, volatile());
+    let server = Launch::new(&config(&upstream, &volatile, routes)).start();
+    Some(visitor.start(script, &server).wait())
+}
+
+/// A server that fails its health checks from `/fail` on, and passes them from `/recover` on.
+fn volatile() -> Upstream {
+    let is_failing = AtomicBool::new(false);
+    Upstream::start(move |peer| {
+        while !peer.at_end() {
+            let head = peer.read_head();
+            match head.split(' ').nth(1) {
+                Some("/fail") => is_failing.store(true, Ordering::Relaxed),
+                Some("/recover") => is_failing.store(false, Ordering::Relaxed),
+                _ => {}
+            }
+            let is_check = head.starts_with("GET /health ");
+            let status = if is_check && is_failing.load(Ordering::Relaxed) { 500 } else { 200 };
+            peer.send(format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok"));
+        }
+    })
+}
+
+/// Chromium and the packages of its programs.
+pub(crate) struct Visitor {
+    browser: Browser,
+    packages: PathBuf,
+}
+
+/// A running program of a visitor.
+pub(crate) struct Visit {
+    pub(crate) process: Process,
+    _programs: TempDir,
+}
+
+impl Visitor {
+    /// What is installed; says so if something is not.
+    pub(crate) fn found() -> Option<Visitor> {
+        let browser = Browser::found()?;
+        let names = ["playwright-core@1.65.1", "axe-core@4.14.1"];
+        Some(Visitor { browser, packages: node_packages("console", &names)? })
     }
-    Some(Process::start(&mut node).wait_within(Duration::from_secs(270)))
+
+    /// Starts a program that visits the console of a server.
+    pub(crate) fn start(&self, script: &str, server: &Tidegate) -> Visit {
+        // Node finds packages from where the program lies.
+        let programs = TempDir::new_in(&self.packages).expect("a directory");
+        let write = |name: &str, text: &str| {
+            let path = programs.path().join(name);
+            fs::write(&path, text).expect("written");
+            path
+        };
+        write("browser.mjs", include_str!("console/browser.js"));
+        let program = write("program.mjs", script);
+        // The program ends its browser when it gets a signal.
+        let mut node = command("timeout", &self.packages);
+        node.args(["--kill-after=10", "240", "node"])
+            .arg(program)
+            .arg(path_of(self.browser.program()));
+        node.arg(server.address("admin").to_string()).arg(server.address("web").to_string());
+        // Pictures for the reader.
+        if let Ok(directory) = std::env::var("CONSOLE_PICTURES") {
+            node.arg(directory);
+        }
+        Visit { process: Process::start(&mut node), _programs: programs }
+    }
+}
+
+impl Visit {
+    /// Waits for the end of the program.
+    pub(crate) fn wait(self) -> Exit {
+        self.process.wait_within(VISIT_WITHIN)
+    }
 }

@@ -112,11 +112,11 @@ impl Fleet {
     }
 
     /// Puts a document past the checks of `ctl apply`.
-    fn put(&self, name: &str, text: &str) {
+    pub(crate) fn put(&self, name: &str, text: &str) {
         self.etcdctl(&["put", &format!("/shop/config/{name}"), text]);
     }
 
-    fn delete(&self, name: &str) {
+    pub(crate) fn delete(&self, name: &str) {
         self.etcdctl(&["del", &format!("/shop/config/{name}")]);
     }
 }

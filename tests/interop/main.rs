@@ -11,6 +11,7 @@ mod etcd;
 mod etcd_canary;
 mod etcd_configuration;
 mod etcd_discovery;
+mod etcd_nodes;
 mod etcd_tickets;
 mod fleet;
 mod flood_cost;

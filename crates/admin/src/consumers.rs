@@ -4,34 +4,21 @@
 //! client overwrites a version that it has not seen. Responses show keys as their SHA-256 and other
 //! secrets masked.
 
-use std::str::FromStr;
-
 use auth::ChangeError;
 use message::{Request, Response};
 use serde_json::{Value as Json, json};
 use telemetry::event;
 use telemetry::log::Level;
-use wire::{Known, target};
+use wire::Known;
 
 use crate::configuration::{errors, expect};
 use crate::control::{Control, Expect};
-use crate::limits::{ENTRIES, ENTRIES_MAX, REQUEST_BYTES};
-use crate::messages::{ApiResult, body_text, json_response};
+use crate::limits::REQUEST_BYTES;
+use crate::messages::{ApiResult, body_text, json_response, page_of};
 use crate::problem::Problem;
 
 pub(crate) fn all(control: &dyn Control, query: Option<&[u8]>) -> ApiResult {
-    let (mut after, mut limit) = (String::new(), ENTRIES);
-    for (key, value) in target::query_pairs(query.unwrap_or_default()) {
-        let value = String::from_utf8_lossy(&value);
-        match &*key {
-            b"after" => after = value.into_owned(),
-            _ => {
-                let number = usize::from_str(&value)
-                    .map_err(|_| Problem::new(400, "`limit` is a whole number"))?;
-                limit = number.clamp(1, ENTRIES_MAX);
-            }
-        }
-    }
+    let (after, limit) = page_of(query)?;
     let names = control.consumers().names(&after, limit);
     let next = names.last().filter(|_| names.len() == limit).cloned();
     let mut body = json!({ "consumers": names });

@@ -18,6 +18,7 @@ use telemetry::{FamilySamples, Telemetry};
 use upstream::ServerChange;
 
 use crate::merge::ProcessMetrics;
+use crate::nodes::{FleetNodes, NodesWanted};
 use crate::purged::Purged;
 
 pub use status::{
@@ -118,6 +119,12 @@ pub trait Control {
 
     /// The quotas in use.
     fn quotas(&self) -> Arc<traffic::Quotas>;
+
+    /// The nodes of the fleet that this server belongs to; `None` if it belongs to none. The error
+    /// is why they cannot be read.
+    fn nodes(&self, _wanted: NodesWanted) -> LocalFuture<'_, Result<Option<FleetNodes>, String>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Applications that run in processes of their own.
     fn apps(&self) -> Vec<AppStatus> {

@@ -82,6 +82,7 @@ pub(crate) enum Action {
     Quotas,
     Quota,
     ResetQuota,
+    Nodes,
     Apps,
     AppReload,
     LuaProfile,
@@ -276,6 +277,13 @@ endpoints! {
          text that requests are counted by, such as the name of a consumer or an address.";
     DELETE "/v1/quotas/{name}" ["key"] Write ResetQuota
         "Sets the count of one key to zero.";
+    GET "/v1/nodes" ["after", "limit"] Read Nodes
+        "The servers that share the configuration in etcd with this one, in pages of `limit` (100, \
+         at most 1000) in the order of their names: `state` is `ready`, `refused` or `canary`; \
+         with `version` and `revision` of what each serves, what it has rejected and why, and when \
+         it `reported` a change of that. `node` is this server, `source` the address of etcd; both \
+         are `null` if the configuration is not in etcd. `next` of the response is `after` of the \
+         next page.";
     GET "/v1/apps" [] Read Apps
         "Applications that run in processes of their own, and their workers.";
     POST "/v1/apps/{name}/reload" [] Write AppReload

@@ -8,7 +8,7 @@ use crate::messages::{ApiResult, json_response};
 use crate::problem::Problem;
 use crate::{
     apps, caches, configuration, console, consumers, explain, health, live_log, log_level, login,
-    lua_profile, prometheus, quotas, registrations, send, servers, summary, views,
+    lua_profile, nodes, prometheus, quotas, registrations, send, servers, summary, views,
 };
 use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
@@ -107,6 +107,7 @@ impl Admin {
             | Action::Send
             | Action::AppReload
             | Action::LuaProfile
+            | Action::Nodes
             | Action::CachePurge => return None,
         })
     }
@@ -126,6 +127,7 @@ impl Admin {
             }
             Action::AppReload => apps::reload(&*self.control, name).await,
             Action::LuaProfile => lua_profile::record(&*self.control, request).await,
+            Action::Nodes => nodes::all(&*self.control, request.target.query()).await,
             Action::CachePurge => caches::purge(&*self.control, name, request).await,
             Action::RegisterServer => registrations::put(&*self.control, name, request).await,
             Action::PutConsumer => consumers::put(&*self.control, name, request).await,

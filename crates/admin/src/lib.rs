@@ -24,6 +24,7 @@ mod login;
 mod lua_profile;
 mod merge;
 mod messages;
+mod nodes;
 mod openmetrics;
 mod problem;
 mod process;
@@ -50,6 +51,7 @@ pub use control::{
 };
 pub use handler::Admin;
 pub use merge::ProcessMetrics;
+pub use nodes::{CanaryResponses, FleetNodes, NodeReport, NodesWanted, RefusedRevision};
 pub use prometheus::{CONTENT_TYPE as METRICS_CONTENT_TYPE, all_metrics, metrics_text};
 pub use purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
 pub use reference::{endpoints_markdown, metrics_markdown};

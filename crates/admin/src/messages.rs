@@ -1,10 +1,12 @@
 //! The forms that bodies of requests and responses of the API have in common.
 
+use crate::limits::{ENTRIES, ENTRIES_MAX};
 use crate::problem::{Problem, pretty};
 use message::{Request, Response};
 use serde_json::{Map, Value as Json};
 use settings::nearest;
 use telemetry::timestamp;
+use wire::target;
 
 /// A response, or the error to build one from.
 pub(crate) type ApiResult = Result<Response, Problem>;
@@ -19,6 +21,24 @@ pub(crate) fn time(unix_ms: u64) -> String {
     let mut out = Vec::new();
     timestamp::rfc3339(unix_ms, &mut out);
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The page of a list that a query with `after` and `limit` requests: the name that it follows, and
+/// how many there are on it.
+pub(crate) fn page_of(query: Option<&[u8]>) -> Result<(String, usize), Problem> {
+    let (mut after, mut limit) = (String::new(), ENTRIES);
+    for (key, value) in target::query_pairs(query.unwrap_or_default()) {
+        let value = String::from_utf8_lossy(&value);
+        match &*key {
+            b"after" => after = value.into_owned(),
+            _ => {
+                let number: usize =
+                    value.parse().map_err(|_| Problem::new(400, "`limit` is a whole number"))?;
+                limit = number.clamp(1, ENTRIES_MAX);
+            }
+        }
+    }
+    Ok((after, limit))
 }
 
 /// The body as a JSON object whose keys are among these.

@@ -8,6 +8,7 @@ use crate::control::{
     Question, Refusal, ReloadStatus, RouteStatus, SentResponse, ServerState, ServerStatus, Status,
     StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
 };
+use crate::nodes::{FleetNodes, NodesWanted};
 use crate::purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
 use cache::{PurgeRequest, PurgeWhat};
 use config::{AdminRole, AdminToken, NewConfig};
@@ -66,6 +67,8 @@ pub(crate) struct FakeServer {
     live_log: Arc<http_server::LiveLog>,
     /// The changes of servers.
     pub(crate) changed: RefCell<Vec<(String, ServerChange)>>,
+    /// The fleet that the server belongs to, with all of its nodes.
+    pub(crate) fleet: RefCell<Result<Option<FleetNodes>, String>>,
     /// The purges, and whether they were soft.
     pub(crate) purged: RefCell<Vec<(PurgeWhat, bool)>>,
 }
@@ -87,6 +90,7 @@ impl FakeServer {
             quotas: Arc::default(),
             live_log: Arc::default(),
             changed: RefCell::default(),
+            fleet: RefCell::new(Ok(None)),
             purged: RefCell::default(),
         }
     }
@@ -362,6 +366,16 @@ impl Control for FakeServer {
             _ => Ok(format!("{kind:?} {span:?} {format:?}").into()),
         };
         Box::pin(ready(result))
+    }
+
+    fn nodes(&self, wanted: NodesWanted) -> LocalFuture<'_, Result<Option<FleetNodes>, String>> {
+        let mut fleet = self.fleet.borrow().clone();
+        if let Ok(Some(fleet)) = &mut fleet {
+            fleet.nodes.retain(|node| node.name > wanted.after);
+            fleet.has_more = fleet.nodes.len() > wanted.limit;
+            fleet.nodes.truncate(wanted.limit);
+        }
+        Box::pin(ready(fleet))
     }
 
     fn explain_cache(

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use admin::{
     AppStatus, Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments,
-    ConfigVersion, Entries, EntriesWanted, Expect, Explanation, ListenerStatus, LuaProfileWanted,
-    ProcessMetrics, Purged, Question, Refusal, RouteStatus, SentResponse, ServerState, Status,
-    StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
+    ConfigVersion, Entries, EntriesWanted, Expect, Explanation, FleetNodes, ListenerStatus,
+    LuaProfileWanted, NodesWanted, ProcessMetrics, Purged, Question, Refusal, RouteStatus,
+    SentResponse, ServerState, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
 };
 use cache::PurgeRequest;
 use config::NewConfig;
@@ -262,6 +262,14 @@ impl admin::Control for Api {
         });
         Box::pin(async move {
             task.await.unwrap_or_else(|error| Err(CacheRequestError::Wrong(error.to_string())))
+        })
+    }
+
+    fn nodes(&self, wanted: NodesWanted) -> LocalFuture<'_, Result<Option<FleetNodes>, String>> {
+        Box::pin(async move {
+            let Some(reports) = self.0.nodes.get() else { return Ok(None) };
+            let page = reports.page(&wanted).await.map_err(|error| format!("etcd: {error}"))?;
+            Ok(Some(page))
         })
     }
 

@@ -5,7 +5,7 @@
 //! begun (it must not be cancelled: see `api`). If a plan cannot be put into use the previous one
 //! keeps serving. Disk access runs on other threads.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,6 +31,7 @@ use crate::changes::{changes, waiting};
 use crate::config_source::{ConfigSource, SourceFingerprint, load, load_new, replaceable};
 use crate::connection_limiter::ConnectionLimiter;
 use crate::descriptors::Descriptors;
+use crate::fleet_nodes::NodeReports;
 use crate::listeners::{Listeners, NewSockets};
 use crate::logs::{Events, Logs};
 use crate::options::{Bound, Failure, Options};
@@ -113,6 +114,8 @@ pub(crate) struct Control {
     pub(crate) settlement: traffic::Settlement,
     /// Sends purges to the other servers, and applies theirs.
     pub(crate) purges: FleetPurges,
+    /// Set if the configuration is in etcd.
+    pub(crate) nodes: OnceCell<NodeReports>,
     /// Held while the plan is changed.
     changing: Mutex<()>,
     pub(crate) state: Cell<ServerState>,
@@ -186,6 +189,7 @@ impl Control {
             live_log: shared.get((), LiveLog::default),
             _cache_sweeper: CacheSweeper::start(&caches),
             purges: FleetPurges::new(&caches, &telemetry, options.etcd.clone()),
+            nodes: OnceCell::new(),
             caches,
             upstream_tasks: RefCell::default(),
             traces: TraceExporter::new(&telemetry),

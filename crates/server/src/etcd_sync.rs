@@ -23,6 +23,7 @@ use crate::etcd_documents::{DOCUMENTS_BYTES, Documents};
 use crate::etcd_report::EtcdReport;
 use crate::etcd_source::EtcdSource;
 use crate::etcd_tickets;
+use crate::fleet_nodes::NodeReports;
 
 /// The first pause after a failure.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -51,6 +52,8 @@ impl EtcdSync {
         let names = Rc::new(Resolver::system());
         let etcd = Rc::new(Etcd::new(&WorkerContext::default(), names, settings)?);
         control.acme.share(&etcd, source.address.acme());
+        let nodes = NodeReports { etcd: etcd.clone(), source: source.clone() };
+        control.nodes.get_or_init(|| nodes);
         let key = format!("{}{}", source.address.reports(), source.node);
         let report = Rc::new(EtcdReport::new(etcd.clone(), key, &control.telemetry));
         source.count_into(&control.telemetry);

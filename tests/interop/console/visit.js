@@ -2,20 +2,17 @@
 //
 //   node visit.mjs CHROMIUM ADMIN GATEWAY [PICTURES]   prints "done"
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { request } from "node:http";
-import { chromium } from "playwright-core";
+import { base, checkAccess, checkWidths, errors, launch, logIn, open, visit } from "./browser.mjs";
 
-const [executablePath, admin, gateway, pictures] = process.argv.slice(2);
-const base = `http://${admin}/console/`;
-const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const [, admin, gateway, pictures] = process.argv.slice(2);
 const MARKUP = "<img/src=x/onerror=window.attacked=1>";
 const PATH_MARKUP = "<img src=x onerror=window.attacked=1>";
 const PAGES = [
   ["overview", "Overview"], ["traffic", "Traffic"], ["routes", "Routes"],
   ["upstreams", "Upstreams"], ["caches", "Caches"], ["limits", "Limits"], ["programs", "Programs"],
-  ["consumers", "Consumers"], ["configuration", "Configuration"], ["benchmarks", "Benchmarks"],
+  ["consumers", "Consumers"], ["nodes", "Nodes"], ["configuration", "Configuration"],
+  ["benchmarks", "Benchmarks"],
 ];
 
 // A request whose parts are not what a browser would send.
@@ -32,60 +29,13 @@ function send(path, headers = {}) {
   });
 }
 
-const errors = [];
-
-async function open(browser) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
-  const page = await context.newPage();
-  page.setDefaultTimeout(30_000);
-  page.on("pageerror", (error) => errors.push(`exception: ${error.message}`));
-  page.on("console", (message) => {
-    // Chromium reports statuses, which are seen elsewhere.
-    const isStatus = message.text().startsWith("Failed to load resource");
-    if (message.type() === "error" && !isStatus) errors.push(`console: ${message.text()}`);
-  });
-  page.on("request", (sent) => {
-    if (!sent.url().startsWith(`http://${admin}/`)) errors.push(`foreign: ${sent.url()}`);
-  });
-  await page.goto(base);
-  return { context, page };
-}
-
-async function logIn(page, token) {
-  await page.getByLabel("Token").fill(token);
-  await page.getByRole("button", { name: "Log in" }).click();
-}
-
-async function visit(page, [path, title]) {
-  await page.goto(`${base}#/${path}`);
-  await page.getByRole("heading", { level: 1, name: title }).waitFor();
-}
-
-async function checkAccess(page, where) {
-  await page.evaluate(axe);
-  const found = await page.evaluate(() => window.axe.run(document, {
-    runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"],
-  }));
-  const broken = found.violations.map((one) =>
-    `${one.id}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" ")}`);
-  assert.deepEqual(broken, [], `accessibility of ${where}`);
-}
-
-async function checkWidths(page, title) {
-  for (const width of [360, 1280, 3840]) {
-    await page.setViewportSize({ width, height: width === 360 ? 740 : 1200 });
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
-    assert.ok(wide <= width, `${title} at ${width} px is ${wide} px wide`);
-  }
-  await page.setViewportSize({ width: 1280, height: 800 });
-}
-
 async function everyPage(page) {
   for (const colorScheme of ["light", "dark"]) {
     await page.emulateMedia({ colorScheme });
     for (const one of PAGES) {
       await visit(page, one);
       await page.getByText("Loading …").waitFor({ state: "detached" });
+      assert.equal(await page.getByText(/\bNaN\b/).count(), 0, `figures of ${one[1]}`);
       await checkAccess(page, `${one[1]} (${colorScheme})`);
       if (colorScheme === "light") await checkWidths(page, one[1]);
       if (pictures) await page.screenshot({ path: `${pictures}/${one[0]}-${colorScheme}.png`, fullPage: true });
@@ -153,6 +103,25 @@ async function upstreams(page) {
   await recent.getByText(/is draining$/).first().waitFor();
   await page.getByRole("button", { name: /^Resume / }).first().click();
   await page.getByText("gets requests again until the next reload").waitFor();
+  await recent.getByText(/is back$/).first().waitFor();
+}
+
+// A server fails its health checks, and returns.
+async function health(page) {
+  await visit(page, ["upstreams", "Upstreams"]);
+  const section = page.getByRole("region", { name: "Upstream volatile" });
+  const address = (await section.getByRole("cell").first().innerText()).trim().split(/\s/)[0];
+  const tell = (path) => fetch(`http://${address}${path}`).then((response) => response.text());
+  await section.getByRole("cell", { name: "healthy", exact: true }).waitFor();
+  await tell("/fail");
+  await section.getByRole("cell", { name: "unhealthy", exact: true }).waitFor();
+  const recent = page.getByRole("list", { name: "Recent changes of volatile" });
+  await recent.getByText(/is unhealthy$/).first().waitFor();
+  await visit(page, ["overview", "Overview"]);
+  await page.getByRole("region", { name: "Attention" }).getByText(`volatile: ${address} is unhealthy`).waitFor();
+  await visit(page, ["upstreams", "Upstreams"]);
+  await tell("/recover");
+  await section.getByRole("cell", { name: "healthy", exact: true }).waitFor();
   await recent.getByText(/is back$/).first().waitFor();
 }
 
@@ -232,6 +201,13 @@ async function consumers(page) {
   await visit(page, ["consumers", "Consumers"]);
   await page.getByRole("button", { name: MARKUP }).click();
   await page.getByRole("heading", { level: 3, name: MARKUP }).waitFor();
+}
+
+// A server whose configuration is a file says how several share one.
+async function nodes(page) {
+  await visit(page, ["nodes", "Nodes"]);
+  const alone = page.getByRole("region", { name: "No fleet" });
+  await alone.getByText("tidegate up etcd://").waitFor();
 }
 
 async function benchmarks(page) {
@@ -336,7 +312,7 @@ async function expired(browser) {
 }
 
 async function main() {
-  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  const browser = await launch();
   const { context, page } = await open(browser);
   await checkAccess(page, "the login");
   await checkWidths(page, "the login");
@@ -346,7 +322,8 @@ async function main() {
   await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
   await everyPage(page);
   const steps = [
-    traffic, routes, upstreams, caches, limits, configuration, assistance, events, consumers, benchmarks, theme,
+    traffic, routes, upstreams, health, caches, limits, configuration, assistance, events, consumers, nodes,
+    benchmarks, theme,
   ];
   for (const step of steps) {
     await step(page);

@@ -12,12 +12,12 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use admin::NodeReport;
 use etcd::messages::{
     Compare, CompareTarget, LeaseGrantRequest, LeaseRevokeRequest, PutRequest, RequestOpKind,
 };
 use etcd::{Etcd, EtcdError};
 use net::{clock, timer};
-use serde_json::Value;
 use server::{Canary, Documents, REQUEST_BYTES, StoredDocuments};
 use settings::Percent;
 
@@ -92,33 +92,34 @@ struct RunningTrial<'t> {
     /// The revision at which it began.
     revision: i64,
     /// The processes of its servers: one that ends has failed.
-    processes: BTreeMap<String, Value>,
+    processes: BTreeMap<String, u64>,
     /// How many of them have served it.
     served: usize,
 }
 
 impl RunningTrial<'_> {
     /// Reads the reports of all servers; an error is why the trial has failed.
-    fn observe(&mut self, reports: &BTreeMap<String, Value>) -> Result<Observed, String> {
+    fn observe(&mut self, reports: &BTreeMap<String, NodeReport>) -> Result<Observed, String> {
         let mut observed = Observed::default();
         for (name, process) in &self.processes {
             let Some(report) = reports.get(name) else {
                 return Err(format!("{name} does not report any more"));
             };
-            if report["pid"] != *process {
+            if report.process != *process {
                 return Err(format!("{name} was restarted"));
             }
-            let refused = &report["refused"];
-            if refused["revision"].as_i64().is_some_and(|revision| revision >= self.revision) {
-                let why = refused["errors"][0].as_str().unwrap_or_default();
+            let refused = report.refused.as_ref();
+            if let Some(refused) = refused.filter(|refused| refused.revision >= self.revision) {
+                let why = refused.errors.first().map(String::as_str).unwrap_or_default();
                 return Err(format!("{name} rejects it: {}", super::read::printable(why)));
             }
-            if report["canary"].is_null() || report["version"] != self.canary.version.as_str() {
+            let Some(counted) = report.canary.filter(|_| report.version == self.canary.version)
+            else {
                 continue;
-            }
+            };
             observed.serving += 1;
-            observed.requests += report["canary"]["requests"].as_u64().unwrap_or(0);
-            observed.errors += report["canary"]["errors"].as_u64().unwrap_or(0);
+            observed.requests += counted.requests;
+            observed.errors += counted.errors;
         }
         if observed.serving < self.served {
             return Err("a server does not serve it any more".to_owned());
@@ -160,7 +161,7 @@ impl Fleet {
         let reports = self.reports(etcd).await.map_err(|error| self.failed(&error))?;
         let version = documents.version();
         let nodes = chosen(&version, &reports, trial.share)?;
-        let processes = nodes.iter().map(|name| (name.clone(), reports[name]["pid"].clone()));
+        let processes = nodes.iter().map(|name| (name.clone(), reports[name].process));
         let processes = processes.collect();
         let nodes = nodes.into_iter().collect();
         let canary = Canary { version, nodes, texts: documents.texts.clone(), by: author() };
@@ -279,7 +280,7 @@ impl Fleet {
 /// The servers that try a version: others for each version.
 fn chosen(
     version: &str,
-    reports: &BTreeMap<String, Value>,
+    reports: &BTreeMap<String, NodeReport>,
     share: Percent,
 ) -> Result<Vec<String>, Failure> {
     if reports.is_empty() {
@@ -298,7 +299,7 @@ fn chosen(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use admin::{CanaryResponses, RefusedRevision};
 
     use super::*;
 
@@ -317,16 +318,16 @@ mod tests {
             texts: BTreeMap::new(),
             by: String::new(),
         };
-        let processes = [("a", 1), ("b", 2)].map(|(name, pid)| (name.to_owned(), json!(pid)));
+        let processes = [("a", 1), ("b", 2)].map(|(name, process)| (name.to_owned(), process));
         RunningTrial { trial, canary, revision: 7, processes: processes.into(), served: 0 }
     }
 
-    fn report(pid: u64, version: &str, counted: Option<(u64, u64)>) -> Value {
-        let counted = counted.map(|(all, errors)| json!({ "requests": all, "errors": errors }));
-        json!({ "pid": pid, "version": version, "canary": counted, "refused": null })
+    fn report(process: u64, version: &str, counted: Option<(u64, u64)>) -> NodeReport {
+        let canary = counted.map(|(requests, errors)| CanaryResponses { requests, errors });
+        NodeReport { process, version: version.to_owned(), canary, ..NodeReport::default() }
     }
 
-    fn reports(a: Value, b: Value) -> BTreeMap<String, Value> {
+    fn reports(a: NodeReport, b: NodeReport) -> BTreeMap<String, NodeReport> {
         [("a", a), ("b", b)].map(|(name, value)| (name.to_owned(), value)).into()
     }
 
@@ -351,7 +352,7 @@ mod tests {
         assert!(one.conclude(&observed).unwrap_err().contains("1.11% of 90"));
         let observed = one.observe(&reports(new(1, 100, 1), new(2, 100, 1))).unwrap();
         assert_eq!(one.conclude(&observed).unwrap(), "1.00% of 200 responses were errors");
-        let mut fails = |a: Value, b: Value| one.observe(&reports(a, b)).unwrap_err();
+        let mut fails = |a: NodeReport, b: NodeReport| one.observe(&reports(a, b)).unwrap_err();
         assert!(fails(new(1, 100, 2), new(2, 100, 1)).contains("1.50% of 200"));
         assert!(fails(new(9, 100, 0), new(2, 100, 0)).contains("a was restarted"));
         assert!(fails(new(1, 1, 0), old(2)).contains("does not serve it any more"));
@@ -360,7 +361,8 @@ mod tests {
         // Rejected: this one, not an earlier one.
         let refused = |revision: i64| {
             let mut report = report(2, "v1", None);
-            report["refused"] = json!({ "revision": revision, "errors": ["a.yaml:1: no"] });
+            let errors = vec!["a.yaml:1: no".to_owned()];
+            report.refused = Some(RefusedRevision { revision, errors });
             report
         };
         let mut two = running(&trial);
@@ -385,8 +387,8 @@ mod tests {
 
     #[test]
     fn a_share_of_the_servers_is_chosen_and_never_none() {
-        let reports: BTreeMap<String, Value> =
-            (0..40).map(|at| (format!("n{at}"), Value::Null)).collect();
+        let reports: BTreeMap<String, NodeReport> =
+            (0..40).map(|at| (format!("n{at}"), NodeReport::default())).collect();
         let count = |share: &str| chosen("v", &reports, share.parse().unwrap()).unwrap().len();
         assert_eq!(["0%", "5%", "6%", "100%"].map(count), [1, 2, 3, 40]);
         let of = |version: &str| chosen(version, &reports, "5%".parse().unwrap()).unwrap();

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use admin::NodeReport;
 use bytes::Bytes;
 use etcd::messages::RangeRequest;
 use etcd::{Etcd, EtcdError};
 use serde_json::Value;
+use server::read_report;
 
 use super::{Fleet, all};
 use crate::failure::Failure;
@@ -16,15 +18,6 @@ pub(crate) struct HistoryEntry {
     pub(crate) at: String,
     pub(crate) by: String,
     pub(crate) is_current: bool,
-}
-
-/// The report of a server, as text.
-pub(crate) struct NodeReport {
-    pub(crate) name: String,
-    pub(crate) version: String,
-    pub(crate) revision: String,
-    pub(crate) since: String,
-    pub(crate) state: String,
 }
 
 impl Fleet {
@@ -38,7 +31,7 @@ impl Fleet {
             let entry = |value: Value| HistoryEntry {
                 is_current: value["version"] == head["version"] && value["at_ms"] == head["at_ms"],
                 version: text(&value, "version"),
-                at: time(&value),
+                at: value["at_ms"].as_u64().map(time).unwrap_or_default(),
                 by: text(&value, "by"),
             };
             Ok(entries.iter().rev().map(|kv| entry(parsed(&kv.value))).collect())
@@ -60,52 +53,46 @@ impl Fleet {
     }
 
     /// The report of each server, by name.
-    pub(super) async fn reports(&self, etcd: &Etcd) -> Result<BTreeMap<String, Value>, EtcdError> {
+    pub(super) async fn reports(
+        &self,
+        etcd: &Etcd,
+    ) -> Result<BTreeMap<String, NodeReport>, EtcdError> {
         let prefix = self.address.reports();
         let reports = etcd.range(&all(&prefix)).await?.kvs;
-        Ok(reports.iter().map(|kv| (name_of(&kv.key, &prefix), parsed(&kv.value))).collect())
+        let reports = reports.iter().map(|kv| read_report(kv, &prefix));
+        Ok(reports.map(|report| (report.name.clone(), report)).collect())
     }
 
-    /// What each server reports, as text.
-    pub(crate) fn nodes(&self) -> Result<Vec<NodeReport>, Failure> {
+    /// What each server reports: its name, version, revision, time and state.
+    pub(crate) fn nodes(&self) -> Result<Vec<[String; 5]>, Failure> {
         let reports = self.with_client(async |etcd| {
             self.reports(etcd).await.map_err(|error| self.failed(&error))
         })?;
-        let report = |(name, value): (String, Value)| NodeReport {
-            name,
-            version: text(&value, "version"),
-            revision: value["revision"].to_string(),
-            since: time(&value),
-            state: state(&value),
-        };
-        Ok(reports.into_iter().map(report).collect())
+        Ok(reports.values().map(row).collect())
     }
 }
 
-/// The name of the server whose report has a key.
-fn name_of(key: &[u8], prefix: &str) -> String {
-    let name = key.strip_prefix(prefix.as_bytes()).unwrap_or_default();
-    printable(&String::from_utf8_lossy(name))
+fn row(report: &NodeReport) -> [String; 5] {
+    let (name, version) = (printable(&report.name), printable(&report.version));
+    [name, version, report.revision.to_string(), time(report.at_ms), state(report)]
 }
 
-fn state(report: &Value) -> String {
-    let (refused, canary) = (&report["refused"], &report["canary"]);
-    if refused.is_null() {
-        return match canary.is_null() {
-            true => "serving".to_owned(),
-            false => {
-                let (requests, errors) = (&canary["requests"], &canary["errors"]);
-                format!("serving a canary: {errors} of {requests} responses are errors")
-            }
+fn state(report: &NodeReport) -> String {
+    let Some(refused) = &report.refused else {
+        return match report.canary {
+            None => "serving".to_owned(),
+            Some(canary) => format!(
+                "serving a canary: {} of {} responses are errors",
+                canary.errors, canary.requests
+            ),
         };
-    }
-    let errors = refused["errors"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let first = errors.clone().next().map(printable).unwrap_or_default();
-    let more = match errors.count() {
+    };
+    let first = refused.errors.first().map(|error| printable(error)).unwrap_or_default();
+    let more = match refused.errors.len() {
         0 | 1 => String::new(),
         count => format!(" (and {} more)", count - 1),
     };
-    format!("revision {} refused: {first}{more}", refused["revision"])
+    format!("revision {} refused: {first}{more}", refused.revision)
 }
 
 /// A value that is not JSON is shown as empty.
@@ -122,30 +109,32 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-fn time(value: &Value) -> String {
+fn time(at_ms: u64) -> String {
     let mut out = Vec::new();
-    if let Some(at_ms) = value["at_ms"].as_u64() {
-        telemetry::timestamp::rfc3339(at_ms, &mut out);
-    }
+    telemetry::timestamp::rfc3339(at_ms, &mut out);
     String::from_utf8_lossy(&out).into_owned()
 }
 
 #[cfg(test)]
 mod tests {
+    use admin::{CanaryResponses, NodeReport, RefusedRevision};
     use serde_json::json;
 
-    use super::{name_of, state, text};
+    use super::{row, state, text};
 
     #[test]
     fn a_report_is_one_line_without_control_characters() {
-        assert_eq!(state(&json!({ "refused": null })), "serving");
-        let canary = json!({ "canary": { "requests": 7, "errors": 1 } });
+        let node = NodeReport { name: "web-1\u{1b}[2J".to_owned(), ..NodeReport::default() };
+        assert_eq!(state(&node), "serving");
+        assert_eq!(row(&node)[0], "web-1?[2J");
+        let canary = Some(CanaryResponses { requests: 7, errors: 1 });
+        let canary = NodeReport { canary, ..NodeReport::default() };
         assert_eq!(state(&canary), "serving a canary: 1 of 7 responses are errors");
-        let errors = json!(["a: \u{1b}[2J", "b"]);
-        let refused = json!({ "refused": { "revision": 7, "errors": errors } });
+        let errors = ["a: \u{1b}[2J", "b"].map(str::to_owned).to_vec();
+        let refused = Some(RefusedRevision { revision: 7, errors });
+        let refused = NodeReport { refused, ..canary };
         assert_eq!(state(&refused), "revision 7 refused: a: ?[2J (and 1 more)");
         assert_eq!(text(&json!({ "by": "a\nb" }), "by"), "a?b");
         assert_eq!(text(&json!(7), "by"), "");
-        assert_eq!(name_of(b"/p/status/web-1\x1b[2J", "/p/status/"), "web-1?[2J");
     }
 }

@@ -13,8 +13,9 @@ fn each_role_does_its_part_and_no_more() {
     let tokens = [(Read, "r-token"), (Purge, "p-token"), (Write, "w-token"), (All, "a-token")];
     let drain = r#"{"server": "10.0.0.1:80", "drain": true}"#;
     // In the order of the tokens.
-    let expected: [(&str, &'static str, [u16; 4]); 9] = [
+    let expected: [(&str, &'static str, [u16; 4]); 10] = [
         ("GET /v1/routes", "", [200, 403, 200, 200]),
+        ("GET /v1/nodes", "", [200, 403, 200, 200]),
         ("GET /v1/caches", "", [200, 200, 200, 200]),
         ("POST /v1/caches/pages/purge", r#"{"all": true}"#, [403, 200, 200, 200]),
         ("POST /v1/upstreams/catalog/servers", drain, [403, 403, 200, 200]),

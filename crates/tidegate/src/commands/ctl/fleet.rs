@@ -140,11 +140,7 @@ pub(crate) struct Nodes {
 impl Nodes {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let title = ["NODE", "VERSION", "REVISION", "SINCE", "STATE"].map(str::to_owned);
-        let nodes = self.fleet.fleet()?.nodes()?;
-        let rows = nodes
-            .into_iter()
-            .map(|node| [node.name, node.version, node.revision, node.since, node.state]);
-        let rows: Vec<_> = [title].into_iter().chain(rows).collect();
+        let rows: Vec<_> = [title].into_iter().chain(self.fleet.fleet()?.nodes()?).collect();
         print(&columns(&rows, 0))
     }
 }
