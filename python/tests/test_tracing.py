@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 
 import pytest
 from opentelemetry import trace
@@ -22,6 +23,7 @@ TRACER = TracerProvider().get_tracer("tests")
 def position():
     current = trace.get_current_span().get_span_context()
     with TRACER.start_as_current_span("view") as span:
+        logging.getLogger("view").warning("noted")
         parent = span.parent and f"{span.parent.span_id:016x}"
         inner = f"{span.get_span_context().trace_id:032x}"
     return [f"{current.trace_id:032x}", parent, inner == f"{current.trace_id:032x}",
@@ -69,5 +71,6 @@ def test_spans_of_a_view_are_children_of_the_servers(start_server, target, optio
         for line in lines:
             assert json.loads(line)[:3] == [TRACE, PARENT, True]
     assert json.loads(lines[0])[3] == "a=1,b=2"
+    server.line(f"noted .*logger=view trace_id={TRACE} span_id=[0-9a-f]{{16}}$")
     # The next request of the same thread or Task has another one, or none.
     assert json.loads(server.get("/list").body)[0] == "0" * 32

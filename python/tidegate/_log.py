@@ -72,7 +72,19 @@ class Formatter(logging.Formatter):
         if record.stack_info:
             trace = "\n".join(filter(None, [trace, self.formatStack(record.stack_info)]))
         message = record.getMessage()
-        return self._lines.line(record.created, level, message, trace, logger=record.name)
+        fields = {"logger": record.name, **_position()}
+        return self._lines.line(record.created, level, message, trace, **fields)
+
+
+def _position() -> dict[str, str]:
+    """The current span, if the application uses OpenTelemetry: a line belongs to its trace."""
+    api = sys.modules.get("opentelemetry.trace")
+    if api is None:
+        return {}
+    context = api.get_current_span().get_span_context()
+    if not context.is_valid:
+        return {}
+    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
 
 
 class StdoutEvents(io.TextIOBase):

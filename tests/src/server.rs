@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 /// What is decided before the server starts: files next to the configuration, arguments.
 pub struct Launch {
+    binary: Option<PathBuf>,
     directory: TempDir,
     command: Vec<String>,
     arguments: Vec<String>,
@@ -28,6 +29,7 @@ impl Launch {
         let directory = temporary_directory();
         fs::write(directory.path().join("tidegate.yaml"), config).expect("a writable directory");
         Self {
+            binary: None,
             directory,
             command: vec!["up".to_owned(), "tidegate.yaml".to_owned()],
             arguments: Vec::new(),
@@ -46,6 +48,12 @@ impl Launch {
     /// Starts this command in place of `up`.
     pub fn command(mut self, words: &[&str]) -> Self {
         self.command = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Starts this binary in place of the one under test.
+    pub fn binary(mut self, path: PathBuf) -> Self {
+        self.binary = Some(path);
         self
     }
 
@@ -91,7 +99,8 @@ impl Launch {
         let limits: String =
             limits.map(|(name, most)| format!("ulimit -{name} {most}; ")).collect();
         let mut command = Command::new("sh");
-        command.args(["-c", &format!("{limits}exec \"$0\" \"$@\"")]).arg(tidegate_binary());
+        let binary = self.binary.unwrap_or_else(tidegate_binary);
+        command.args(["-c", &format!("{limits}exec \"$0\" \"$@\"")]).arg(binary);
         command.args(&self.command).args(&self.arguments);
         // Its admin socket goes with the directory, however the server ends.
         command.env("XDG_RUNTIME_DIR", self.directory.path());
