@@ -45,9 +45,9 @@ pub use access::Access;
 pub use control::{
     AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk,
     CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments, ConfigVersion, Control,
-    Entries, EntriesWanted, Expect, Explanation, ListenerStatus, LuaProfileWanted, Question, Refusal, ReloadStatus,
-    RouteStatus, SentResponse, ServerState, ServerStatus, Status, StreamStatus, Syntax,
-    UpstreamStatus, WorkerStatus,
+    Entries, EntriesWanted, Expect, Explanation, ListenerStatus, LuaProfileWanted, Question,
+    Refusal, ReloadStatus, RouteStatus, SentResponse, ServerState, ServerStatus, Status,
+    StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
 };
 pub use handler::Admin;
 pub use merge::ProcessMetrics;

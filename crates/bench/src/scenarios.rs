@@ -37,9 +37,7 @@ pub(crate) use probe::{WAIT, probe, request};
 pub(crate) use reload::reloading;
 
 use crate::load::{Command, LoadPlan};
-use crate::peers::{
-    App, CacheRequest, DOCUMENTS, Guard, Operation, Peer, Protocol, Role, Site,
-};
+use crate::peers::{App, CacheRequest, DOCUMENTS, Guard, Operation, Peer, Protocol, Role, Site};
 use crate::report::data::FLOOR;
 use std::net::SocketAddr;
 use std::path::PathBuf;

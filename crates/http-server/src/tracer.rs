@@ -9,8 +9,8 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use message::{
-    AttributeValue, FinishedTrace, Headers, Recording, Request, Span, SpanKind, Trace, TraceFields, TraceQueue,
-    new_span_id,
+    AttributeValue, FinishedTrace, Headers, Recording, Request, Span, SpanKind, Trace, TraceFields,
+    TraceQueue, new_span_id,
 };
 use wire::Known;
 use wire::trace_context::{SpanId, TraceContext, TraceId, b3_decision};
