@@ -350,8 +350,6 @@ pub const ALL: &[&Peer] = &[
     &sources::MIO,
 ];
 
-/// The program under test.
-pub(crate) const SUBJECT: &Peer = &tidegate::PEER;
 /// The other Tidegate of `--against`; only in runs for which its program is given.
 pub(crate) const OTHER: &Peer = &against::PEER;
 

@@ -268,7 +268,7 @@ impl OidcFilter {
                 // The provider may have ended the former refresh token with its response: the
                 // session has the new tokens in any case, and its claims until the next refresh.
                 Err(error @ (ProviderError::Unavailable(_) | ProviderError::Busy)) => {
-                    self.log(&error);
+                    self.log(&error, None);
                     with_tokens()
                 }
                 renewed => renewed?,
