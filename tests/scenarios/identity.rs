@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use scenarios::{Authority, HttpResponse, Launch, Tidegate, TlsUpstream, Upstream, eventually};
 
 /// Of EdDSA until the year 2100, with the key `k1`, for the audience `shop`.
-pub(crate) const TOKEN: &str = "eyJhbGciOiJFZERTQSIsImtpZCI6ImsxIn0.eyJzdWIiOiJhLTE3IiwiaXNzIjoiaHR0cHM6\
+pub(crate) const TOKEN: &str = "\
+    eyJhbGciOiJFZERTQSIsImtpZCI6ImsxIn0.eyJzdWIiOiJhLTE3IiwiaXNzIjoiaHR0cHM6\
     Ly9pZC50ZXN0IiwiYXVkIjoic2hvcCIsInNjb3BlIjoicmVhZCB3cml0ZSIsImV4cCI6NDEw\
     MjQ0NDgwMH0.lXvKdqvj70TiGHys0DGRzMA4sfqJnBhtSKceX2nTH7i2805bN1GBo_C5hV5f\
     jVrI-818sFa-nuRHVSmW-isPAQ";

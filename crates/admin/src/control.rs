@@ -2,6 +2,7 @@
 //!
 //! `server` implements [`Control`] on the control thread.
 
+mod fleet;
 mod status;
 
 use cache::PurgeRequest;
@@ -18,9 +19,9 @@ use telemetry::{FamilySamples, Telemetry};
 use upstream::ServerChange;
 
 use crate::merge::ProcessMetrics;
-use crate::nodes::{FleetNodes, NodesWanted};
 use crate::purged::Purged;
 
+pub use fleet::{CanaryResponses, FleetNodes, NodeReport, NodesWanted, RefusedRevision};
 pub use status::{
     AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, CacheDisk, CacheStatus,
     ListenerStatus, ReloadStatus, RouteStatus, ServerState, ServerStatus, Status, StreamStatus,

@@ -44,14 +44,14 @@ mod views;
 pub use access::Access;
 pub use control::{
     AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk,
-    CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments, ConfigVersion, Control,
-    Entries, EntriesWanted, Expect, Explanation, ListenerStatus, LuaProfileWanted, Question,
-    Refusal, ReloadStatus, RouteStatus, SentResponse, ServerState, ServerStatus, Status,
-    StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
+    CacheRequestError, CacheStatus, CanaryResponses, ConfigDocument, ConfigDocuments,
+    ConfigVersion, Control, Entries, EntriesWanted, Expect, Explanation, FleetNodes,
+    ListenerStatus, LuaProfileWanted, NodeReport, NodesWanted, Question, Refusal, RefusedRevision,
+    ReloadStatus, RouteStatus, SentResponse, ServerState, ServerStatus, Status, StreamStatus,
+    Syntax, UpstreamStatus, WorkerStatus,
 };
 pub use handler::Admin;
 pub use merge::ProcessMetrics;
-pub use nodes::{CanaryResponses, FleetNodes, NodeReport, NodesWanted, RefusedRevision};
 pub use prometheus::{CONTENT_TYPE as METRICS_CONTENT_TYPE, all_metrics, metrics_text};
 pub use purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
 pub use reference::{endpoints_markdown, metrics_markdown};

@@ -4,11 +4,10 @@ use crate::Admin;
 use crate::access::Access;
 use crate::control::{
     Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments, ConfigVersion,
-    Control, Entries, EntriesWanted, Expect, Explanation, ListenerStatus, LuaProfileWanted,
-    Question, Refusal, ReloadStatus, RouteStatus, SentResponse, ServerState, ServerStatus, Status,
-    StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
+    Control, Entries, EntriesWanted, Expect, Explanation, FleetNodes, ListenerStatus,
+    LuaProfileWanted, NodesWanted, Question, Refusal, ReloadStatus, RouteStatus, SentResponse,
+    ServerState, ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
 };
-use crate::nodes::{FleetNodes, NodesWanted};
 use crate::purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
 use cache::{PurgeRequest, PurgeWhat};
 use config::{AdminRole, AdminToken, NewConfig};

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 mod group;
 mod listening;
@@ -19,6 +20,11 @@ mod listening;
 use group::Usage;
 pub(crate) use group::{Entry, Group};
 pub(crate) use listening::listener_at;
+
+/// Memory is at rest when it changes by less than this share between two looks.
+const AT_REST: f64 = 0.002;
+const SETTLE_EVERY: Duration = Duration::from_millis(150);
+const SETTLE_MAX: Duration = Duration::from_millis(1200);
 
 /// Processes and their descendants.
 #[derive(Debug)]
@@ -104,6 +110,20 @@ impl Tree {
             }
         }
         sample
+    }
+
+    /// Resident memory once it no longer changes.
+    pub(crate) fn settled_rss(&self) -> u64 {
+        let began = Instant::now();
+        let mut last = self.sample().rss_bytes;
+        loop {
+            std::thread::sleep(SETTLE_EVERY);
+            let now = self.sample().rss_bytes;
+            if now.abs_diff(last) as f64 <= last as f64 * AT_REST || began.elapsed() > SETTLE_MAX {
+                return now;
+            }
+            last = now;
+        }
     }
 
     /// The roots, their descendants, and other processes in the group (such as a detached daemon).

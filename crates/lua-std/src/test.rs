@@ -54,7 +54,9 @@ fn network(lua: &Lua) -> Result<Table> {
     let raw = lua.create_table()?;
     let host = |lua: &Lua, (name, address): (String, String)| {
         let address: IpAddr = address.parse().map_err(|_| {
-            Error::runtime(format!("bad argument #2 to 'host' (\"{address}\" is no IP address)"))
+            Error::runtime(format!(
+                "bad argument #2 to 'host' (\"{address}\" is not an IP address)"
+            ))
         })?;
         if let Some(network) = lua.app_data_ref::<TestNetwork>() {
             network.0.set_host(&name, address);

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_no_end() {
+    fn a_reset_is_not_an_end() {
         block_on_local(async {
             let _network = MemoryNetwork::enter();
             let listener = listen("127.0.0.1:80").expect("the port is free");

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_not_used() {
+    fn what_is_not_a_key_is_not_used() {
         let many: Vec<KeyValue> = (0..=KEYS_MAX)
             .map(|number| stored(&format!("/p/keys/{number:02}"), 7, 1, 32))
             .collect();

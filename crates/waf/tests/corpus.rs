@@ -1,7 +1,7 @@
 //! The rules against corpora: how many attacks they find, and how many ordinary inputs they reject.
 //!
-//! The guide prints the figures, which these tests pin. The rules were adjusted to the first corpus of ordinary inputs and
-//! not to the second, which shows the rate to expect.
+//! The guide prints the figures, which these tests pin. The rules were adjusted to the first corpus
+//! of ordinary inputs and not to the second, which shows the rate to expect.
 
 use waf::{Part, Scanner};
 

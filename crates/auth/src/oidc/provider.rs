@@ -1,8 +1,8 @@
 //! The identity provider: its metadata, its keys, and the requests of the authorization code flow.
 //!
 //! Promises that every response has a size and a time limit, that redirects are not followed, that
-//! the number of requests in flight is bounded, that metadata and keys are fetched once, however many
-//! requests of clients wait for them, and that a provider that failed is left alone for a few
+//! the number of requests in flight is bounded, that metadata and keys are fetched once, however
+//! many requests of clients wait for them, and that a provider that failed is left alone for a few
 //! seconds. Metadata and keys of the last success are used until newer ones are there.
 
 use std::cell::{Cell, RefCell};
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_limit_is_no_failure_of_the_provider() {
+    fn the_own_limit_is_not_a_failure_of_the_provider() {
         let settings = settings::read::<Oidc>(&settings::node!({
             "issuer": "https://id.example.com", "client_id": "a",
             "cookie_secrets": ["0123456789abcdef0123456789abcdef"]

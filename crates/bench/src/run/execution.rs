@@ -1,6 +1,5 @@
 //! Executes the schedule: starts servers, alternates rounds, collects records, ends in time.
 
-use super::idle::settled_rss;
 use super::measure::{self, Measured};
 use super::record::RecordBuilder;
 use super::schedule::{NAME, Schedule, Step, said};
@@ -234,7 +233,7 @@ impl Execution<'_> {
                 Ok(running) => {
                     self.note_configuration(step, server, &running);
                     let tree = running.tree();
-                    let started_bytes = settled_rss(&tree);
+                    let started_bytes = tree.settled_rss();
                     servers.push(Server { running, tree, gathered, started_bytes, reloads: 0 });
                 }
                 // The end of the run cut it short, which is not an error.

@@ -5,18 +5,12 @@
 
 use super::execution::{Execution, Server};
 use super::schedule::{BESIDE_IDLE, Step};
-use crate::cpu::Tree;
 use crate::load::{BlockingClient, LoadPlan};
 use crate::scenarios::{Fixture, ports_of_an_address};
-use std::time::{Duration, Instant};
 
 /// Idle connections before the memory of the others is counted: the first ones grow tables and
 /// pools that belong to no connection.
 const IDLE_BEFORE: usize = 100;
-/// Memory is at rest when it changes by less than this share between two looks.
-const AT_REST: f64 = 0.002;
-const SETTLE_EVERY: Duration = Duration::from_millis(150);
-const SETTLE_MAX: Duration = Duration::from_millis(1200);
 
 impl Execution<'_> {
     /// Memory of idle connections, and load along with them.
@@ -35,9 +29,9 @@ impl Execution<'_> {
             let ports = ports_of_an_address();
             let mut grow = |count| idle.grow(count, ports, deadline).map_err(|why| why.to_string());
             grow(IDLE_BEFORE.min(count))?;
-            let before = settled_rss(&server.tree);
+            let before = server.tree.settled_rss();
             grow(count)?;
-            Ok((before, settled_rss(&server.tree)))
+            Ok((before, server.tree.settled_rss()))
         });
         match after {
             Ok((before, after)) if count > IDLE_BEFORE => {
@@ -62,19 +56,5 @@ impl Execution<'_> {
             self.pass(seconds);
         }
         self.pass(step.idle_seconds(count));
-    }
-}
-
-/// Resident memory once it no longer changes.
-pub(super) fn settled_rss(tree: &Tree) -> u64 {
-    let began = Instant::now();
-    let mut last = tree.sample().rss_bytes;
-    loop {
-        std::thread::sleep(SETTLE_EVERY);
-        let now = tree.sample().rss_bytes;
-        if now.abs_diff(last) as f64 <= last as f64 * AT_REST || began.elapsed() > SETTLE_MAX {
-            return now;
-        }
-        last = now;
     }
 }

@@ -31,7 +31,7 @@ fn a_set_of_documents_is_read_and_replaced_as_one() {
     for (body, what) in [
         ("[]", "must be a JSON object"),
         ("{}", "no documents"),
-        ("{", "no JSON"),
+        ("{", "not JSON"),
         (r#"{"a.yaml": {"workers": 2}}"#, "a.yaml"),
         (r#"{"a/.b.yaml": ""}"#, "a/.b.yaml"),
         (r#"{"a//b.yaml": "", "/c": "", "d": ""}"#, "2 of the documents"),
