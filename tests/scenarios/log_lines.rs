@@ -11,7 +11,9 @@ use serde_json::Value;
 
 fn config(upstream: &Upstream, log: &str) -> String {
     format!(
-        r#"listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
+        // Several workers have no common order of lines.
+        r#"workers: 1
+listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
 admin: {{ bind: "127.0.0.1:0" }}
 upstreams: {{ app: {{ servers: ["{}"] }} }}
 routes:
