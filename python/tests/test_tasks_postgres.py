@@ -113,7 +113,7 @@ def test_the_next_job_is_found_without_sorting_the_queue(here, postgres):
     psycopg = pytest.importorskip("psycopg")
     record.enqueue()
     names = ["postgres.record", "postgres.arecord", "postgres.flaky"]
-    with psycopg.connect(postgres.address) as connection:
+    with psycopg.connect(postgres.address, client_encoding="utf8") as connection:
         # A short table is read as a whole, or sorted, otherwise.
         for step in ("seqscan", "bitmapscan", "sort"):
             connection.execute(f"SET enable_{step} = off")
