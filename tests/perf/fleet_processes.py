@@ -22,7 +22,7 @@ import time
 import urllib.error
 import urllib.request
 
-from processes import Server, directory, free_port, write
+from processes import Failed, Server, directory, free_port, write
 
 NODES = ("node-1", "node-2", "node-3")
 MEMBERS = ("etcd-1", "etcd-2", "etcd-3")
@@ -62,10 +62,6 @@ routes:
 DISK = ', disk: { path: "${CACHE}", size: 64MiB }'
 VERSION = 'routes: [{{ name: version, match: {{ path: /version }}, handler: {{ respond: ' \
     '{{ body: "{}" }} }} }}]\n'
-
-
-class Failed(Exception):
-    """The fleet does not do what it should."""
 
 
 class Member:

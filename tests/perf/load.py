@@ -9,7 +9,7 @@ import re
 import socket
 import subprocess
 
-from processes import directory, write
+from processes import Failed, directory, write
 
 # `done` runs once, after the load: it costs nothing a request.
 WRK_SCRIPT = """
@@ -27,15 +27,11 @@ end
 TIMEOUT_EXTRA_SECONDS = 30
 
 
-class Failed(Exception):
-    """A server does not answer rightly, or not any more."""
-
-
-def probe(server, path, body):
-    """Checks two answers on one connection, so that keep-alive is seen."""
+def probe(server, path, body, requests=2):
+    """Checks answers on one connection: two of them, so that keep-alive is seen."""
     request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", server.port), 5) as connection:
-        for _ in range(2):
+        for _ in range(requests):
             _answer(server, connection, request, body)
 
 

@@ -45,6 +45,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
+class Failed(Exception):
+    """What was started does not do what it should, or is not installed."""
+
+
 class Server:
     """One server: a process group and the port it answers on."""
 
@@ -97,12 +101,11 @@ class Server:
 
     def rss_bytes(self):
         """Resident memory of the tree. Pages shared between its processes count in each."""
-        total = 0
-        for pid in self.tree():
-            for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
-                if line.startswith("Rss:"):
-                    total += int(line.split()[1]) * 1024
-        return total
+        return memory_bytes(self.tree())
+
+    def cpu_seconds(self):
+        """What all tasks of the tree have run, to the nanosecond."""
+        return cpu_seconds(self.tree())
 
     def signal(self, number):
         self.process.send_signal(number)
@@ -120,6 +123,25 @@ class Server:
                 continue
         if self in _running:
             _running.remove(self)
+
+
+def memory_bytes(processes, field="Rss"):
+    """Memory of these processes, by a field of /proc/PID/smaps_rollup."""
+    total = 0
+    for pid in processes:
+        for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
+            if line.startswith(f"{field}:"):
+                total += int(line.split()[1]) * 1024
+    return total
+
+
+def cpu_seconds(processes):
+    """What all tasks of these processes have run, to the nanosecond."""
+    total = 0
+    for pid in processes:
+        for task in _list(f"/proc/{pid}/task"):
+            total += int((_read(f"/proc/{pid}/task/{task}/schedstat").split() or ["0"])[0])
+    return total / 1e9
 
 
 def _list(path):
