@@ -286,7 +286,6 @@ An empty line repeats the last command.
       remove = remove,
       continue = continue,
       pause_next = pause_next,
-      arm = arm,
       path_of = path_of,
       absolute = raw.absolute,
       --- Coroutines pause when they fail, if `is_set`.

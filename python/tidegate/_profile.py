@@ -20,8 +20,6 @@ _INTERVAL = 0.001
 #: The time after which no more samples are taken, and the nodes of a graph.
 _SECONDS_MAX = 300.0
 _NODES_MAX = 20_000
-#: The fewest characters of a token.
-TOKEN_MIN = 16
 
 _WIDTH, _ROW, _TOP = 1200, 17, 40
 #: Narrower frames are not drawn.
@@ -45,7 +43,6 @@ class Profile:
         self.samples = 0
         self._nodes = 0
         self._ended = False
-        self._finished = threading.Event()
 
     def start(self) -> None:
         _running.start_thread(self._run)

@@ -226,7 +226,9 @@ fn check(settings: &AppSettings, node: &Node, reader: &mut Reader<'_>) {
         reader
             .error(
                 span("profile_token"),
-                "this token can be guessed: it has fewer than 16 characters",
+                format!(
+                    "this token can be guessed: it has fewer than {PROFILE_TOKEN_MIN} characters"
+                ),
             )
             .help("`openssl rand -hex 16` makes one");
     }
