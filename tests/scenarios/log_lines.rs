@@ -4,9 +4,10 @@
 use std::fs;
 use std::io::Read;
 use std::net::{TcpListener, UdpSocket};
+use std::process::Command;
 use std::time::Duration;
 
-use scenarios::{Tidegate, Upstream, eventually_some};
+use scenarios::{Process, Tidegate, Upstream, command_exists, eventually_some};
 use serde_json::Value;
 
 fn config(upstream: &Upstream, log: &str) -> String {
@@ -71,6 +72,33 @@ fn a_route_has_its_own_members_format_and_share() {
     assert_eq!((&fields["none"], &fields["request_bytes"]), (&Value::Null, &Value::from(5)));
     assert!(fields["upstream_us"].is_u64(), "{fields}");
     assert_eq!(*format, format!("POST 200 5 {} -", upstream.address()));
+}
+
+#[test]
+fn the_bytes_of_a_request_are_not_those_of_the_stream_before() {
+    if !command_exists("curl") {
+        return;
+    }
+    let upstream = Upstream::start(|peer| {
+        while !peer.at_end() {
+            if peer.read_head().starts_with("POST ") {
+                peer.expect("12345");
+            }
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        }
+    });
+    let server = Tidegate::start(&config(&upstream, ""));
+    let url = format!("http://{}/format", server.address("web"));
+    let request = ["-sS", "--max-time", "40", "--http2-prior-knowledge"];
+    let mut curl = Command::new("curl");
+    // One connection.
+    curl.args(request).args(["-d", "12345", &url, "--next"]).args(request).arg(&url);
+    let exit = Process::run(&mut curl);
+    assert_eq!(exit.stdout, "okok", "{exit:?}");
+    let lines = lines(&server);
+    let starts = |line: usize, text: &str| assert!(lines[line].starts_with(text), "{lines:?}");
+    starts(0, "POST 200 5 ");
+    starts(1, "GET 200 0 ");
 }
 
 #[test]

@@ -92,6 +92,7 @@ impl Stream {
         self.is_answered.set(false);
         self.is_gone.set(false);
         self.held.clear();
+        self.body_bytes.set(0);
         *self.received.borrow_mut() = Received { is_whole, ..Received::default() };
     }
 
