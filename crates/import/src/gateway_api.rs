@@ -15,7 +15,7 @@ mod streams;
 
 use serde_json::Value;
 
-use super::writer::{Writer, quoted};
+use super::writer::{Writer, literal, quoted};
 use backends::Backends;
 use model::Objects;
 
@@ -100,11 +100,6 @@ pub fn convert(manifests: &[Manifest], from: &str) -> Result<String, String> {
         out.line(4, &format!("handler: {}", literal(&route.handler)));
     }
     Ok(out.finish())
-}
-
-/// A value as YAML, without variables of the environment.
-fn literal(value: &Value) -> String {
-    value.to_string().replace("${", "$${")
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ mod security;
 use serde_json::{Map, Value, json};
 
 use super::pike::name_of;
-use super::writer::{Writer, quoted};
+use super::writer::{Writer, literal, quoted};
 use schema::{Dialect, converted, resolve};
 use security::Security;
 
@@ -103,11 +103,6 @@ fn reason(key: &str) -> &str {
         "jsonSchemaDialect" => "jsonSchemaDialect: schemas are read as draft 2020-12",
         other => other,
     }
-}
-
-/// A value as YAML, without variables of the environment.
-fn literal(value: &Value) -> String {
-    value.to_string().replace("${", "$${")
 }
 
 /// Writes the upstream of the first server and returns the path of its URL.

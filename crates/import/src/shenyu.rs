@@ -13,7 +13,7 @@ mod responses;
 mod routes;
 mod upstreams;
 
-use super::writer::{Writer, quoted};
+use super::writer::{Writer, literal, quoted};
 use model::{Export, Plugin};
 use upstreams::Upstreams;
 
@@ -53,14 +53,14 @@ pub fn convert(content: &[u8], from: &str) -> Result<String, String> {
     if !upstreams.all.is_empty() {
         out.line(0, "upstreams:");
         for (name, settings) in &upstreams.all {
-            out.line(2, &format!("{}: {}", quoted(name), routes::literal(settings)));
+            out.line(2, &format!("{}: {}", quoted(name), literal(settings)));
         }
         out.empty_line();
     }
     if !consumers.is_empty() {
         out.line(0, "consumers:");
         for consumer in &consumers {
-            out.line(2, &format!("- {}", routes::literal(consumer)));
+            out.line(2, &format!("- {}", literal(consumer)));
         }
         out.empty_line();
     }

@@ -1,4 +1,6 @@
-//! Lines of YAML with comments.
+//! Lines of YAML with comments, and what values and expressions are written as.
+
+use serde_json::Value;
 
 /// The YAML text under construction.
 #[derive(Default)]
@@ -53,6 +55,20 @@ impl Writer {
     pub(super) fn finish(self) -> String {
         self.text
     }
+}
+
+/// A value as YAML, without variables of the environment.
+pub(super) fn literal(value: &Value) -> String {
+    value.to_string().replace("${", "$${")
+}
+
+/// A text as a regular expression that matches it.
+pub(super) fn escaped_regex(text: &str) -> String {
+    let escape = |c: char| match r"\.+*?()|[]{}^$#&-~".contains(c) {
+        true => format!("\\{c}"),
+        false => c.to_string(),
+    };
+    text.chars().map(escape).collect()
 }
 
 /// Quotes a text for YAML and escapes environment variables.

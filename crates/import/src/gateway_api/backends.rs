@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::pike::name_of;
-use super::super::writer::{Writer, quoted};
-use super::literal;
+use super::super::writer::{Writer, literal, quoted};
 use super::model::{Object, Objects, Reference, SERVICE, list, note_others, port, text};
 
 /// What a rule asks of its backends.

@@ -1,6 +1,7 @@
 //! The filters of a rule.
 
 use serde_json::{Map, Value, json};
+use wire::Known;
 
 use super::backends::{Backends, Wanted};
 use super::model::{Object, list, note_others, port, text};
@@ -234,17 +235,11 @@ impl Rule<'_, '_> {
 
 /// True if a filter may change a header of this name.
 fn is_changeable(name: &str) -> bool {
-    let of_connection = [
-        "connection",
-        "content-length",
-        "keep-alive",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ];
-    is_token(name) && !of_connection.iter().any(|other| other.eq_ignore_ascii_case(name))
+    let known = Known::from_bytes(name.as_bytes());
+    let is_of_connection = |known: Known| {
+        known.is_hop_by_hop() || matches!(known, Known::ContentLength | Known::Expect)
+    };
+    is_token(name) && !known.is_some_and(is_of_connection)
 }
 
 fn is_token(name: &str) -> bool {

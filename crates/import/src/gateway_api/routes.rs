@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use settings::Regex;
 
 use super::super::pike::name_of;
+use super::super::writer::escaped_regex;
 use super::backends::{Backends, Wanted};
 use super::filters::Rule;
 use super::gateways::{Attached, GatewayListener, attached};
@@ -22,11 +23,10 @@ pub(super) struct Route {
 
 /// A route for one host, before its place in the order is known.
 struct Candidate<'m> {
-    /// Routes of the same number differ in their host only.
-    number: usize,
     host: String,
     condition: Condition,
     age: (bool, &'m str, &'m str, &'m str),
+    /// Its index: candidates of the same route differ in their host only.
     route: usize,
 }
 
@@ -59,7 +59,6 @@ pub(super) fn routes<'m>(
 ) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
     let mut candidates = Vec::new();
-    let mut number = 0;
     for object in objects.of("HTTPRoute").chain(objects.of("GRPCRoute")) {
         let known = ["parentRefs", "hostnames", "rules", "useDefaultGateways"];
         note_others(object.spec(), &known, &object.place, notes);
@@ -81,19 +80,18 @@ pub(super) fn routes<'m>(
                             continue;
                         }
                     };
+                    let index = routes.len();
                     routes.push(route(object, &place, rule, &condition, &attached, backends));
                     let hosts = match attached.hosts.is_empty() {
                         true => vec![String::new()],
                         false => attached.hosts.clone(),
                     };
                     candidates.extend(hosts.into_iter().map(|host| Candidate {
-                        number,
                         host,
                         condition: condition.clone(),
                         age: object.age(),
-                        route: number,
+                        route: index,
                     }));
-                    number += 1;
                 }
             }
         }
@@ -107,7 +105,7 @@ pub(super) fn routes<'m>(
         let counts = (Reverse(condition.headers.len()), Reverse(condition.query.len()));
         let (is_new, created, namespace, name) = one.age;
         let age = (is_new, created.to_owned(), namespace.to_owned(), name.to_owned());
-        (host, path, method, counts, age, one.number)
+        (host, path, method, counts, age, one.route)
     });
     match is_native(&candidates) {
         true => in_order(routes, &candidates),
@@ -303,7 +301,7 @@ fn of_call(method: &Value) -> Result<Condition, String> {
     match (text(&method["type"]), service, name) {
         (_, "", "") => exact("/".to_owned(), "PathPrefix"),
         ("" | "Exact", service, "") => exact(format!("/{service}"), "PathPrefix"),
-        ("" | "Exact", "", name) => expression(&format!("/[^/]+/{}", escaped(name))),
+        ("" | "Exact", "", name) => expression(&format!("/[^/]+/{}", escaped_regex(name))),
         ("" | "Exact", service, name) => exact(format!("/{service}/{name}"), "Exact"),
         ("RegularExpression", service, name) => {
             let or_any = |text: &str| match text {
@@ -314,15 +312,6 @@ fn of_call(method: &Value) -> Result<Condition, String> {
         }
         (other, ..) => Err(format!("{other} is not a type of a method")),
     }
-}
-
-/// A text as an expression that has only this text.
-fn escaped(text: &str) -> String {
-    let escape = |c: char| match c.is_alphanumeric() || c == '_' {
-        true => vec![c],
-        false => vec!['\\', c],
-    };
-    text.chars().flat_map(escape).collect()
 }
 
 /// Conditions on headers or query parameters. Of several with the same name, the first counts.

@@ -5,7 +5,7 @@
 //! public by the conversion. Where the paths cannot be written as an expression of ours, these
 //! routes reject every request.
 
-use super::super::writer::{list, quoted};
+use super::super::writer::{escaped_regex, list, quoted};
 use super::parser::Directive;
 
 /// Rejects every request.
@@ -118,8 +118,8 @@ impl ClosedPaths {
                     "~*" => (format!("(?i){path}"), Served::AfterExpressions),
                     // Named locations have no paths.
                     _ if path.starts_with('@') => return None,
-                    "=" => (format!("^{}$", escaped(path)), Served::Anywhere),
-                    _ => (format!("^{}", escaped(path)), Served::Anywhere),
+                    "=" => (format!("^{}$", escaped_regex(path)), Served::Anywhere),
+                    _ => (format!("^{}", escaped_regex(path)), Served::Anywhere),
                 };
                 let pattern = pattern.parse::<settings::Regex>().is_ok().then_some(pattern);
                 return (!why.is_empty()).then_some(Closed { line, pattern, served, why });
@@ -129,7 +129,7 @@ impl ClosedPaths {
             if is_exact || prefix.ends_with('/') || why.is_empty() {
                 return None;
             }
-            let pattern = Some(format!("^{}[^/]", escaped(&prefix)));
+            let pattern = Some(format!("^{}[^/]", escaped_regex(&prefix)));
             Some(Closed { line, pattern, served: Served::Above(prefix), why })
         };
         ClosedPaths(locations.iter().filter_map(closed).collect())
@@ -231,14 +231,4 @@ pub(super) fn location_path(location: &Directive) -> Option<(String, String, boo
         false => format!("{}/{{*rest}}", path.trim_end_matches('/')),
     };
     Some((ours, path.to_owned(), is_exact))
-}
-
-/// An expression that matches a text.
-fn escaped(text: &str) -> String {
-    let is_special = |c: char| "\\.+*?()|[]{}^$#&-~".contains(c);
-    text.chars().fold(String::new(), |mut out, c| {
-        out.extend(is_special(c).then_some('\\'));
-        out.push(c);
-        out
-    })
 }

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::super::pike::name_of;
+use super::super::writer::escaped_regex;
 use super::schema::resolve;
 
 /// A place for keys that are not known: until it is replaced, requests get 503.
@@ -191,17 +192,8 @@ fn with_scopes(
 
 /// Allows tokens whose claim `scope` has a scope (RFC 8693 4.2).
 fn allow(scope: &str) -> Value {
-    let pattern = format!("(^| ){}( |$)", escaped(scope));
+    let pattern = format!("(^| ){}( |$)", escaped_regex(scope));
     json!({ "allow": { "when": { "variable": "claim.scope", "regex": pattern } } })
-}
-
-/// A text as a regular expression that matches it.
-fn escaped(text: &str) -> String {
-    let escape = |c: char| match r"\.+*?()|[]{}^$#&-~".contains(c) {
-        true => format!("\\{c}"),
-        false => c.to_string(),
-    };
-    text.chars().map(escape).collect()
 }
 
 fn is_name(text: &str) -> bool {

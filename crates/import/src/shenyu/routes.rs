@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::super::pike::name_of;
-use super::super::writer::Writer;
+use super::super::writer::{Writer, literal};
 use super::ai;
 use super::conditions::{Clause, clauses, covers, disjoint, joined, route_match};
 use super::filters::{self, Filters};
@@ -246,9 +246,4 @@ pub(super) fn write(routes: &[Route], out: &mut Writer) {
         out.line(4, &format!("handler: {}", literal(&route.handler)));
         names.push(name);
     }
-}
-
-/// A value as YAML, without variables of the environment.
-pub(super) fn literal(value: &Value) -> String {
-    value.to_string().replace("${", "$${")
 }
