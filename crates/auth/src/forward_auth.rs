@@ -161,7 +161,7 @@ impl FilterPlan for ForwardAuthPlan {
             server,
             target: settings.target().unwrap_or_else(Target::asterisk),
             send: settings.send.clone(),
-            copy: settings.copy.clone(),
+            copy: settings.copy.as_slice().into(),
             to_client: settings.to_client.clone(),
             consumer: settings.consumer.clone(),
             consumers_only: settings.consumers_only,
@@ -236,7 +236,7 @@ struct ForwardAuthFilter {
     server: AuthServer,
     target: Target,
     send: Option<Vec<HeaderName>>,
-    copy: Vec<HeaderName>,
+    copy: Rc<[HeaderName]>,
     to_client: Vec<HeaderName>,
     consumer: Option<HeaderName>,
     consumers_only: bool,
@@ -386,14 +386,14 @@ impl ForwardAuthFilter {
             }
             request.consumer = self.consumer_of(name.and_then(|name| str::from_utf8(name).ok()));
         }
-        if matches!(request.body, Body::Stream(_)) {
+        if !self.copy.is_empty() && matches!(request.body, Body::Stream(_)) {
             let copied = self.copy.clone();
             let body = std::mem::take(&mut request.body);
             request.body = body.without_trailers(move |field| {
                 copied.iter().any(|name| wire::alias::same(name.as_str().as_bytes(), field.name))
             });
         }
-        for name in &self.copy {
+        for name in &*self.copy {
             request.headers.remove(name);
             for value in response.headers.get_all(name) {
                 request.headers.append(name, value);

@@ -95,6 +95,11 @@ impl Changes {
         })
     }
 
+    /// True if any field of a client may be one of these.
+    fn replaces_any(&self) -> bool {
+        self.0.iter().any(|(_, change)| !matches!(change, Change::Add(_)))
+    }
+
     /// `None` if the settings have an error, unlike `before` they were read.
     fn checked(
         remove: Vec<HeaderName>,
@@ -264,7 +269,7 @@ impl Filter for OfRequest {
         };
         self.0.apply(request, &mut headers);
         request.headers = headers;
-        if matches!(request.body, Body::Stream(_)) {
+        if self.0.replaces_any() && matches!(request.body, Body::Stream(_)) {
             let changes = self.0.clone();
             let body = std::mem::take(&mut request.body);
             request.body = body.without_trailers(move |field| changes.replaces(field.name));

@@ -26,7 +26,7 @@ use wire::target::query_pairs;
 use message::{ConnectionFacts, Fault, LineFormat, Request, RouteLog};
 
 use json_object::JsonObject;
-use line_format::{ExchangeEnd, request_bytes, traced, without_request};
+use line_format::{ExchangeEnd, request_bytes, without_request};
 pub use statsd_lines::{StatsdLines, statsd_gauge};
 pub use stream_entry::StreamEntry;
 pub(crate) use tunnel_entry::TunnelEntry;
@@ -302,7 +302,7 @@ impl Masks {
         if let Some(id) = &request.request_id {
             object.text("request_id", id.as_bytes());
         }
-        if let Some(context) = traced(request) {
+        if let Some(context) = request.traced() {
             object.text("trace_id", &context.trace_id_text());
             object.text("span_id", &context.span_id_text());
         }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
+use wire::trace_context::TraceContext;
 use wire::{Known, Method, Version};
 
 use crate::{
@@ -187,11 +188,16 @@ impl Request {
         self.consumer.as_ref().map(|consumer| &*consumer.name)
     }
 
+    /// The identity of its trace and its span, if requests are traced.
+    pub fn traced(&self) -> Option<&TraceContext> {
+        let trace = &self.trace.as_ref()?.trace;
+        trace.is_traced().then(|| trace.context())
+    }
+
     /// The identity of its trace as text, if requests are traced: for events about the request.
     pub fn trace_id(&self) -> Option<String> {
-        let trace = self.trace.as_ref().map(|position| &position.trace);
-        let trace = trace.filter(|trace| trace.is_traced())?;
-        Some(String::from_utf8_lossy(&trace.context().trace_id_text()).into_owned())
+        let text = self.traced()?.trace_id_text();
+        Some(String::from_utf8_lossy(&text).into_owned())
     }
 
     /// The authority the client named: host and perhaps port. The serving loop has put an

@@ -98,17 +98,16 @@ struct Quota {
 fn check(settings: &Quota, node: &Node, reader: &mut Reader<'_>) {
     stored_table::check_name(&settings.name, node, reader);
     let properties = [
-        ("unit (requests, tokens)", "requests".to_owned()),
-        ("period", settings.period.to_string()),
-        ("time_zone", settings.time_zone.to_string()),
-        ("key", settings.key.to_string()),
-        ("ipv6_prefix", settings.ipv6_prefix.to_string()),
-        ("number of entries", settings.entries.to_string()),
-        ("directory", format!("{:?}", settings.directory)),
-        ("value of `shared`", settings.shared.to_string()),
+        "requests".to_owned(),
+        settings.period.to_string(),
+        settings.time_zone.to_string(),
+        settings.key.to_string(),
+        settings.ipv6_prefix.to_string(),
+        settings.entries.to_string(),
+        format!("{:?}", settings.directory),
+        settings.shared.to_string(),
     ];
-    let span = node.get("name").unwrap_or(node).span;
-    reader.shares_state(KIND.name, &settings.name, span, properties);
+    shares_name(&settings.name, properties, node, reader);
     if settings.consumer_limits {
         check_consumer_key(&settings.key, node, reader);
     }
@@ -121,6 +120,26 @@ fn check(settings: &Quota, node: &Node, reader: &mut Reader<'_>) {
         let span = node.get("cost").unwrap_or(node).span;
         reader.error(span, "a cost above the limit never passes").help("raise `limit`");
     }
+}
+
+/// What quotas of one name have in common: requests and tokens of one name count together.
+const SHARED_PROPERTIES: [&str; 8] = [
+    "unit (requests, tokens)",
+    "period",
+    "time_zone",
+    "key",
+    "ipv6_prefix",
+    "number of entries",
+    "directory",
+    "value of `shared`",
+];
+
+/// Requires that other quotas of this name have the same [`SHARED_PROPERTIES`].
+fn shares_name(name: &str, properties: [String; 8], node: &Node, reader: &mut Reader<'_>) {
+    let span = node.get("name").unwrap_or(node).span;
+    let mut values = properties.into_iter();
+    let properties = SHARED_PROPERTIES.map(|label| (label, values.next().unwrap_or_default()));
+    reader.shares_state(KIND.name, name, span, properties);
 }
 
 fn check_time_zone(period: Period, node: &Node, reader: &mut Reader<'_>) {

@@ -88,10 +88,10 @@ impl Scanner {
     /// Inspects a text of several lines as SQL and HTML read it: a line break separates words like
     /// a space, and may end a comment.
     fn inspect_lines(&mut self, part: Part, name: &[u8], tools: &mut Inspector) {
-        let lines = std::mem::take(&mut tools.text);
-        join_lines(&lines, &mut tools.text);
+        std::mem::swap(&mut tools.text, &mut tools.lines);
+        join_lines(&tools.lines, &mut tools.text);
         self.count_matches(part, name, tools);
-        if join_code_lines(&lines, &mut tools.text) {
+        if join_code_lines(&tools.lines, &mut tools.text) {
             self.count_matches(part, name, tools);
         }
     }
@@ -134,6 +134,8 @@ struct Inspector {
     rules: Vec<PartRules>,
     /// The normalized text of an input.
     text: Vec<u8>,
+    /// The same before its lines were joined.
+    lines: Vec<u8>,
     agents: HarmlessAgents,
 }
 
@@ -141,6 +143,7 @@ thread_local! {
     static TOOLS: RefCell<Inspector> = RefCell::new(Inspector {
         rules: compiled_rules().to_vec(),
         text: Vec::new(),
+        lines: Vec::new(),
         agents: HarmlessAgents::new(),
     });
 }

@@ -8,7 +8,6 @@ use message::Request;
 use plugin::variables;
 use settings::{LogField, LogPart, LogTemplate, Variable};
 use telemetry::timestamp::{common_log, now_ms};
-use wire::trace_context::TraceContext;
 
 use super::{JsonObject, Masks, escape_quoted, write_to};
 
@@ -114,7 +113,7 @@ impl Masks {
             LogField::Cache => line.extend_from_slice(notes.cache.unwrap_or_default().as_bytes()),
             LogField::Fault => line.extend_from_slice(notes.fault.unwrap_or_default().as_bytes()),
             LogField::TraceId | LogField::SpanId => {
-                if let Some(context) = traced(request) {
+                if let Some(context) = request.traced() {
                     match field {
                         LogField::TraceId => line.extend_from_slice(&context.trace_id_text()),
                         _ => line.extend_from_slice(&context.span_id_text()),
@@ -133,7 +132,7 @@ impl Masks {
         status: u16,
         end: Option<ExchangeEnd>,
     ) {
-        let log = request.route.as_ref().and_then(|route| route.log.as_ref());
+        let log = super::route_log(request);
         let mut value = Vec::new();
         for (name, template) in log.iter().flat_map(|log| &log.fields) {
             value.clear();
@@ -165,12 +164,6 @@ type Escape = fn(&mut Vec<u8>, &[u8]);
 /// The bytes of the request's body that were read.
 pub(super) fn request_bytes(request: &Request) -> u64 {
     request.informer.as_ref().map_or(0, |informer| informer.body_bytes())
-}
-
-/// The position of a traced request.
-pub(super) fn traced(request: &Request) -> Option<&TraceContext> {
-    let trace = request.trace.as_ref().filter(|trace| trace.trace.is_traced())?;
-    Some(trace.trace.context())
 }
 
 /// Appends a field that does not depend on the request.

@@ -29,7 +29,8 @@ impl TunnelEntry {
     pub(super) fn new(log: &AccessLog, request: &Request, status: u16) -> TunnelEntry {
         let (mut text, mut time_at, mut numbers_at) = (Vec::new(), 0, 0);
         let mut fields = Vec::new();
-        match log.format_on(route_log(request)) {
+        let format = log.format_on(route_log(request));
+        match format {
             LineFormat::Json => {
                 // It follows the time.
                 let mut object = JsonObject { line: &mut text, empty: false };
@@ -52,7 +53,7 @@ impl TunnelEntry {
         }
         TunnelEntry {
             ring: log.ring.clone(),
-            format: log.format_on(route_log(request)).clone(),
+            format: format.clone(),
             text,
             time_at,
             numbers_at,

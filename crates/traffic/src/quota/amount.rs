@@ -61,17 +61,16 @@ pub struct AmountQuotaSettings {
 fn check(settings: &AmountQuotaSettings, node: &Node, reader: &mut Reader<'_>) {
     check_name(&settings.name, node, reader);
     let properties = [
-        ("unit (requests, tokens)", "tokens".to_owned()),
-        ("period", settings.period.to_string()),
-        ("time_zone", settings.time_zone.to_string()),
-        ("key", settings.key.to_string()),
-        ("ipv6_prefix", IPV6_PREFIX.to_string()),
-        ("number of entries", settings.entries.to_string()),
-        ("directory", format!("{:?}", settings.directory)),
-        ("value of `shared`", settings.shared.to_string()),
+        "tokens".to_owned(),
+        settings.period.to_string(),
+        settings.time_zone.to_string(),
+        settings.key.to_string(),
+        IPV6_PREFIX.to_string(),
+        settings.entries.to_string(),
+        format!("{:?}", settings.directory),
+        settings.shared.to_string(),
     ];
-    let span = node.get("name").unwrap_or(node).span;
-    reader.shares_state(super::KIND.name, &settings.name, span, properties);
+    super::shares_name(&settings.name, properties, node, reader);
     if settings.consumer_limits {
         check_consumer_key(&settings.key, node, reader);
     }
