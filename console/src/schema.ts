@@ -40,7 +40,7 @@ export class Declarations {
   /** The alternatives of a schema. */
   alternatives(schema: Schema): Schema[] {
     const own = this.resolved(schema);
-    // A text may have several patterns: they are no alternatives to choose from.
+    // A text may have several patterns: all have to match, so they are not choices.
     if (own.anyOf === undefined || own.properties !== undefined || own.type === "string") return [own];
     return own.anyOf.flatMap((one) => this.alternatives(one));
   }

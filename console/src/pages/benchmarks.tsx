@@ -16,7 +16,7 @@ function isBenchData(value: unknown): value is BenchData {
 async function read(file: File): Promise<BenchData> {
   if (file.size > BYTES_MAX) throw new Error(`${file.name} is larger than ${bytes(BYTES_MAX)}`);
   const value: unknown = JSON.parse(await file.text());
-  if (!isBenchData(value)) throw new Error(`${file.name} is no data.json of version ${VERSION}`);
+  if (!isBenchData(value)) throw new Error(`${file.name}: expected a data.json of version ${VERSION}`);
   return value;
 }
 

@@ -172,7 +172,7 @@ function setting(one: Input, value: string): string | null {
     case "map": {
       const pairs = lines.map((line) => {
         const at = line.indexOf(":");
-        if (at < 1) throw new Error(`${one.name}: "${line}" is no name: value`);
+        if (at < 1) throw new Error(`${one.name}: "${line}": expected "name: value"`);
         return `${written(line.slice(0, at).trim())}: ${written(line.slice(at + 1).trim())}`;
       });
       return `{ ${pairs.join(", ")} }`;

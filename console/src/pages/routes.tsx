@@ -43,7 +43,7 @@ function Explain() {
     const headers: Record<string, string[]> = {};
     for (const line of fields.split("\n").filter((one) => one.trim())) {
       const at = line.indexOf(":");
-      if (at < 1) throw new Error(`"${line}" is no name: value`);
+      if (at < 1) throw new Error(`"${line}": expected "name: value"`);
       const name = line.slice(0, at).trim();
       headers[name] = [...(headers[name] ?? []), line.slice(at + 1).trim()];
     }

@@ -27,7 +27,7 @@ function query(filters: Filters): string {
   add("route", filters.route);
   add("status", filters.status);
   add("slow", filters.slow);
-  // The text of a condition has no escapes: a quotation mark is no part of an address.
+  // The text of a condition has no escapes: an address has no quotation mark.
   const address = filters.address.trim().replaceAll('"', "");
   if (address) parameters.append("where", `client_ip == "${address}"`);
   add("where", filters.where);
