@@ -249,17 +249,22 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.yaml");
         std::fs::write(&path, "one").unwrap();
-        net::worker::block_on_local(async {
+        net::manual_time::block_on(async {
             let mut watch = Watch::new().unwrap();
             watch.set(std::slice::from_ref(&path));
             std::fs::write(&path, "two").unwrap();
+            // The event comes from another thread.
+            while !watch.pending {
+                tokio::select! { () = watch.changed() => {}, () = tokio::task::yield_now() => {} }
+            }
             let write = async {
                 let mut file = std::fs::File::create(&path).unwrap();
                 for part in 0..PARTS {
                     file.write_all(&[b'0' + part as u8]).unwrap();
-                    net::timer::sleep(SETTLE / 3).await;
+                    net::manual_time::advance(SETTLE / 3).await;
                 }
                 file.write_all(b"end").unwrap();
+                net::manual_time::advance(2 * SETTLE).await;
             };
             let changed = async {
                 watch.changed().await;
