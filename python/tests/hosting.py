@@ -28,6 +28,8 @@ import pytest
 from client import Client, request
 
 HERE = Path(__file__).parent
+# Modules that stand in for others in server processes.
+SERVED = HERE / "served"
 EXAMPLES = Path(os.environ.get("TIDEGATE_EXAMPLES", HERE.parent.parent / "examples" / "python"))
 COMMAND = shlex.split(os.environ.get("TIDEGATE_SERVER_COMMAND", ""))
 COMMAND = COMMAND or [sys.executable, "-m", "tidegate", "run"]
@@ -143,7 +145,7 @@ class Server:
         self._noted = {}
         self._changed = threading.Condition()
         self._ended = False
-        paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+        paths = [str(HERE), str(SERVED), *filter(None, [os.environ.get("PYTHONPATH")])]
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths),
                      "PYTHONUNBUFFERED": "1", **(environment or {})}
         self.process = subprocess.Popen(
