@@ -7,7 +7,7 @@
 //! | fence | what the test does |
 //! |---|---|
 //! | `sh` | runs each command; a server runs until the page ends |
-//! | `console` | runs each `$ command` and compares what it prints |
+//! | `console` | runs each `$ command` and compares what it prints; `…` stands for anything |
 //! | `yaml FILE`, `python FILE`, … | writes the file; a whole configuration must pass `check` |
 //! | `yaml` | a part of a configuration: must pass `check` in its place |
 //!
@@ -16,6 +16,7 @@
 //! | instruction | |
 //! |---|---|
 //! | `any output` | what is printed is not compared |
+//! | `example` | a server runs this configuration from here on, in place of the example before |
 //! | `alternatives` | each server is stopped before the next command |
 //! | `usage` | each command runs for a moment only, and must not be wrong usage |
 //! | `skip REASON` | the block is left out |

@@ -9,6 +9,8 @@ pub(crate) enum Mode {
     AnyOutput,
     /// Each server is stopped before the next command.
     Alternatives,
+    /// A server runs the configuration, in place of the example before.
+    Example,
     /// Runs for a moment; must not end as wrong usage.
     Usage,
     Skipped,
@@ -83,6 +85,7 @@ fn steps(path: &str, text: &str) -> Vec<Step> {
                 "stop" => steps.push(Step::Stop),
                 "alternatives" => mode = Mode::Alternatives,
                 "any output" => mode = Mode::AnyOutput,
+                "example" => mode = Mode::Example,
                 "usage" => mode = Mode::Usage,
                 other if other.starts_with("skip ") => mode = Mode::Skipped,
                 other => panic!("{path}:{here}: no such instruction: {other}"),

@@ -25,10 +25,9 @@ pub(crate) fn placed(part: &str) -> String {
 
 /// Adds the sections that a part of a file leaves out, and the names it refers to.
 fn complete(text: &str) -> String {
-    let has = |key: &str| text.lines().any(|line| line.starts_with(&format!("{key}:")));
     let mut whole = text.to_owned();
     let mut add = |key: &str, value: Value| {
-        if !has(key) {
+        if !has_section(text, key) {
             whole.push_str(&format!("{key}: {value}\n"));
         }
     };
@@ -79,10 +78,22 @@ fn upstream_names(text: &str) -> Vec<String> {
     names.filter_map(|line| Some(line.trim().split_once(':')?.0.to_owned())).collect()
 }
 
+/// The line that examples leave out: a page shows it once for all of them.
+const LISTENER: &str = "listeners: { web: { bind: \"127.0.0.1:8080\" } }\n";
+
+/// An example as a reader runs it.
+pub(crate) fn example(text: &str) -> String {
+    let listener = if has_section(text, "listeners") { "" } else { LISTENER };
+    format!("{listener}{text}")
+}
+
 pub(crate) fn is_whole(text: &str) -> bool {
-    ["listeners:", "routes:"]
-        .iter()
-        .all(|key| text.starts_with(key) || text.contains(&format!("\n{key}")))
+    ["listeners", "routes"].iter().all(|key| has_section(text, key))
+}
+
+/// True if a configuration has this section.
+fn has_section(text: &str, key: &str) -> bool {
+    text.lines().any(|line| line.strip_prefix(key).is_some_and(|rest| rest.starts_with(':')))
 }
 
 fn indented(text: &str, columns: usize) -> String {

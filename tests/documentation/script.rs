@@ -38,15 +38,23 @@ stop() {
   [ -z "$pids" ] || kill -9 $pids
   wait 2> /dev/null
 }
+# The server of an example, in place of that of the example before.
+example=
+example() {
+  [ -z "$example" ] || { kill -9 "$example" && wait "$example"; } 2> /dev/null
+  serve "tidegate up $1"
+  example=$!
+}
 run() {
   local printed
   printed=$(eval "$1" 2>&1) || fail "$1: exit code $?" "$printed"
 }
-# Asterisks in what is expected stand for anything.
+# The second argument is a pattern. Lines of a response's head end with a carriage return.
 compare() {
   local printed
   printed=$(eval "$1" 2>&1)
   [ $? -le 2 ] || fail "$1 failed" "$printed"
+  printed=${printed//$'\r'/}
   [[ "$printed" == $2 ]] || fail "$1 prints something else" "expected:" "$2" "printed:" "$printed"
 }
 # Wrong usage ends with 2, at once. What an earlier command had no time for may be missing.
@@ -79,6 +87,8 @@ pub(crate) fn run_with(path: &str, binary: &Path) {
     symlink(binary, tools.path().join("tidegate")).expect("a link to the binary");
     std::fs::create_dir(tools.path().join("logs")).expect("a directory for logs");
     symlink(tools.path().join("logs"), directory.path().join(".logs")).expect("a link");
+    // As in a terminal, where curl reports no progress while it prints a response.
+    std::fs::write(tools.path().join(".curlrc"), "no-progress-meter\n").expect("settings of curl");
     let script = tools.path().join("script");
     std::fs::write(&script, script_of(path, &page::read(path))).expect("a script");
     let mut command = Command::new("unshare");
@@ -92,6 +102,7 @@ pub(crate) fn run_with(path: &str, binary: &Path) {
         .env("XDG_RUNTIME_DIR", tools.path().join("logs"))
         .env("TMPDIR", tools.path())
         .env("TOOLS", tools.path())
+        .env("CURL_HOME", tools.path())
         .env("REPOSITORY", crate::workspace())
         .env_remove("TIDEGATE_ADMIN")
         .env_remove("TIDEGATE_TOKEN");
@@ -139,6 +150,10 @@ fn block(language: &str, file: Option<&str>, mode: &Mode, text: &str) -> String 
         }
         ("sh", _) => commands(text, "run"),
         ("console", _) => session(text, mode),
+        ("yaml", _) if *mode == Mode::Example => {
+            let name = file.unwrap_or("tidegate.yaml");
+            write_file(name, &parts::example(text)) + &format!("example {name}\n")
+        }
         ("yaml", None) if parts::is_whole(text) => write_file("part.yaml", text) + CHECK_PART,
         ("yaml", None) => write_file("part.yaml", &parts::placed(text)) + CHECK_PART,
         ("yaml", Some(name)) if parts::is_whole(text) => {
@@ -186,19 +201,41 @@ fn is_server(command: &str) -> bool {
 /// A session of a terminal: commands after `$`, and what each prints.
 fn session(text: &str, mode: &Mode) -> String {
     let mut script = String::new();
-    for part in format!("\n{text}").split("\n$ ").skip(1) {
+    let joined = text.replace("\\\n", " ");
+    for part in format!("\n{joined}").split("\n$ ").skip(1) {
         let (command, printed) = part.split_once('\n').unwrap_or((part, ""));
         let fails = printed.starts_with("error:");
         if (is_server(command) && !fails) || *mode == Mode::AnyOutput {
             script.push_str(&commands(command, "run"));
         } else {
-            let expected = quoted(printed.trim_end()).replace('…', "'*'");
+            let expected = quoted(&pattern(printed.trim_end()));
             script.push_str(&format!("compare {} {expected}\n", quoted(command)));
         }
     }
     script
 }
 
+/// A pattern of the shell: `…` stands for anything, all else for itself.
+fn pattern(text: &str) -> String {
+    let mut pattern = String::new();
+    for letter in text.chars() {
+        if matches!(letter, '\\' | '*' | '?' | '[' | ']' | '(') {
+            pattern.push('\\');
+        }
+        pattern.push(if letter == '…' { '*' } else { letter });
+    }
+    pattern
+}
+
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[test]
+fn expected_output_is_a_pattern_with_one_wildcard() {
+    let script = session("$ a 'b' \\\n-c\n[1] (x) …\n$ d\n", &Mode::Checked);
+    assert_eq!(
+        script,
+        r"compare 'a '\''b'\''  -c' '\[1\] \(x) *'".to_owned() + "\ncompare 'd' ''\n"
+    );
 }
