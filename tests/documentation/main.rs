@@ -24,6 +24,7 @@
 //! | `run`, then commands up to `-->` | the test alone runs them; belongs to no block |
 
 mod defaults;
+mod examples;
 mod page;
 mod parts;
 mod script;

@@ -79,7 +79,7 @@ fn upstream_names(text: &str) -> Vec<String> {
 }
 
 /// The line that examples leave out: a page shows it once for all of them.
-const LISTENER: &str = "listeners: { web: { bind: \"127.0.0.1:8080\" } }\n";
+pub(crate) const LISTENER: &str = "listeners: { web: { bind: \"127.0.0.1:8080\" } }\n";
 
 /// An example as a reader runs it.
 pub(crate) fn example(text: &str) -> String {
@@ -92,7 +92,7 @@ pub(crate) fn is_whole(text: &str) -> bool {
 }
 
 /// True if a configuration has this section.
-fn has_section(text: &str, key: &str) -> bool {
+pub(crate) fn has_section(text: &str, key: &str) -> bool {
     text.lines().any(|line| line.strip_prefix(key).is_some_and(|rest| rest.starts_with(':')))
 }
 
