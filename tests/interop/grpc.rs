@@ -1,7 +1,7 @@
 //! gRPC with grpcio and google.golang.org/grpc, each as client and as server: every kind of call
 //! through the gateway.
 
-use crate::tools::{command, gateway, has, python_with, skip};
+use crate::tools::{command, gateway, has, prepared_node_packages, python_with, skip};
 use scenarios::{Authority, Launch, Process, Tidegate};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -187,10 +187,7 @@ routes: [{{ match: {{ path: "/{{*rest}}" }}, handler: {{ upstream: orders }} }}]
 /// The package `grpc-web`, whose messages are in base64 or not; streams are in base64 only.
 #[test]
 fn the_client_of_browsers_makes_calls() {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/node/node_modules");
-    if !has("node") || !tools.join("grpc-web").is_dir() {
-        return skip("the package grpc-web is not installed");
-    }
+    let Some(packages) = prepared_node_packages("grpc-web") else { return };
     let Some(python) = python_with("grpc").map(Implementation::Python) else { return };
     let (_service, port) = python.serve(&[]);
     let server = gateway(&format!(
@@ -202,7 +199,7 @@ fn the_client_of_browsers_makes_calls() {
     let gateway_port = server.address("web").port().to_string();
     for format in ["text", "binary"] {
         let mut node = command("node", &std::env::temp_dir());
-        node.env("NODE_PATH", &tools).arg(&script).args([&gateway_port, format]);
+        node.env("NODE_PATH", &packages).arg(&script).args([&gateway_port, format]);
         let exit = Process::run(&mut node);
         assert_eq!((exit.code, exit.stdout.as_str()), (Some(0), "done\n"), "{exit:?}");
     }

@@ -1,5 +1,6 @@
 //! Interoperation with programs that others wrote: clients in front of us, servers behind us. A
-//! test whose program is not installed says so and passes.
+//! test whose program is not installed says so and passes; without the packages that
+//! `scripts/prepare` has to install, some tests fail.
 
 mod ab;
 mod browser;

@@ -7,14 +7,14 @@ use std::process::Command;
 use scenarios::{Exit, Process};
 use tempfile::TempDir;
 
-use crate::tools::{gateway, python_with};
+use crate::tools::{gateway, python_that_has};
 
 const ALGORITHMS: [&str; 5] =
     ["hmac-sha256", "ed25519", "ecdsa-p256-sha256", "rsa-pss-sha512", "rsa-v1_5-sha256"];
 
 #[test]
 fn signatures_of_http_message_signatures_are_verified() {
-    let Some(python) = python_with("http_message_signatures") else { return };
+    let Some(python) = python_that_has("http_message_signatures") else { return };
     let directory = TempDir::new().expect("a temporary directory");
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/signatures.py");
     let run = |arguments: &[&str]| -> Exit {

@@ -6,7 +6,7 @@ use std::process::Command;
 use scenarios::{Exit, Process};
 use tempfile::TempDir;
 
-use crate::tools::{gateway, has, python_with, skip};
+use crate::tools::{gateway, prepared_node_packages, python_that_has};
 
 /// Sends the tokens that a program has printed to a gateway with the keys it has written. A token
 /// with another signature, and one with the algorithm of another key, are rejected.
@@ -39,7 +39,7 @@ fn verify(directory: &TempDir, made: &Exit) {
 
 #[test]
 fn tokens_of_pyjwt_are_verified() {
-    let Some(python) = python_with("jwt") else { return };
+    let Some(python) = python_that_has("jwt") else { return };
     let directory = TempDir::new().expect("a temporary directory");
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/tokens.py");
     let keys = directory.path().join("keys.json");
@@ -48,15 +48,9 @@ fn tokens_of_pyjwt_are_verified() {
 
 #[test]
 fn tokens_of_jose_are_verified() {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/node/node_modules");
-    if !has("node") {
-        return;
-    }
-    if !tools.join("jose").is_dir() {
-        return skip("jose is not installed");
-    }
+    let Some(packages) = prepared_node_packages("jose") else { return };
     let directory = TempDir::new().expect("a temporary directory");
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/tokens.mjs");
     let keys = directory.path().join("keys.json");
-    verify(&directory, &Process::run(Command::new("node").arg(program).arg(tools).arg(keys)));
+    verify(&directory, &Process::run(Command::new("node").arg(program).arg(packages).arg(keys)));
 }

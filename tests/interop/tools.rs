@@ -21,18 +21,59 @@ pub(crate) fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// A Python that can import a module: the one of `scripts/prepare`, or the machine's.
-pub(crate) fn python_with(module: &str) -> Option<PathBuf> {
-    let prepared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/venv/bin/python");
+/// What `scripts/prepare` has installed for this repository.
+fn prepared(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools").join(path)
+}
+
+fn find_python_with(module: &str) -> Option<PathBuf> {
     let import = format!("import {module}");
-    let found = [prepared, PathBuf::from("python3")].into_iter().find(|python| {
+    [prepared("venv/bin/python"), PathBuf::from("python3")].into_iter().find(|python| {
         let imported = Command::new(python).args(["-c", &import]).output();
         imported.is_ok_and(|output| output.status.success())
-    });
+    })
+}
+
+/// A Python that can import a module: the one of `scripts/prepare`, or the machine's.
+pub(crate) fn python_with(module: &str) -> Option<PathBuf> {
+    let found = find_python_with(module);
     if found.is_none() {
         skip(&format!("no Python here has {module}"));
     }
     found
+}
+
+/// [`python_with`], where the test fails without the module.
+pub(crate) fn python_that_has(module: &str) -> Option<PathBuf> {
+    if !has("python3") {
+        return None;
+    }
+    let found = find_python_with(module);
+    if found.is_none() {
+        skip_if_unreachable("pip", module);
+    }
+    found
+}
+
+/// The directory of the packages of tests/interop/node, which have to be there where Node is.
+pub(crate) fn prepared_node_packages(package: &str) -> Option<PathBuf> {
+    if !has("node") || !has("npm") {
+        return None;
+    }
+    let directory = prepared("node/node_modules");
+    if !directory.join(package).is_dir() {
+        skip_if_unreachable("npm", package);
+        return None;
+    }
+    Some(directory)
+}
+
+/// Says that `scripts/prepare` could not install a package because the registry could not be
+/// reached. Without its note of that the test fails.
+fn skip_if_unreachable(installer: &str, package: &str) {
+    let is_noted = prepared("unreachable").join(installer).exists();
+    assert!(is_noted, "{package} is not installed: run scripts/prepare programs");
+    skip(&format!("{package} is not installed: the registry of {installer} was not reachable"));
 }
 
 /// The directory with these packages of npm, `NAME@VERSION` each, once they are installed; says so
