@@ -154,3 +154,42 @@ fn consumers_without_an_entry_are_rejected_until_a_reload_accepts_them() {
     assert_eq!((status("cookie: lee\r\n"), status("")), (200, 200));
     assert_eq!(rejections("unknown_consumer"), 3.0);
 }
+
+#[test]
+fn clients_with_a_key_are_allowed_without_the_server_and_others_get_its_response() {
+    let requests = Arc::default();
+    let (auth, api) = (auth(&requests), api());
+    let decides = format!("url: \"http://{}/verify?app=a\"", auth.address());
+    let with = |key: &str| {
+        config(&decides, &api)
+            .replace("filters: [{ forward", "filters: [{ auth: { any: [{ key_auth: {} }, { forward")
+            .replace("consumer: remote-user } }]", "consumer: remote-user } }] } }]")
+            + &format!("consumers: [{{ name: batch, keys: [{{ key: {key} }}] }}]\n")
+    };
+    let server = Tidegate::start(&with("key-of-batch"));
+    let (key, wrong) = ("x-api-key: key-of-batch\r\n", "x-api-key: another-key\r\n");
+    let (session, forged) = ("cookie: session=1\r\n", "remote-user: root\r\n");
+    let by_key = get(&server, &format!("{key}{forged}{session}"));
+    assert_eq!((by_key.status, by_key.text().as_str()), (200, ""));
+    assert_eq!(requests.load(Ordering::Relaxed), 0);
+    for other in ["", wrong] {
+        let by_server = get(&server, &format!("{other}{forged}{session}"));
+        assert_eq!((by_server.status, by_server.text().as_str()), (200, "ann"), "{other}");
+        let denied = get(&server, &format!("{other}{forged}"));
+        assert_eq!((denied.status, denied.text().as_str()), (302, "login"), "{other}");
+        assert_eq!(denied.header("location"), Some("https://login.test/"));
+        assert_eq!(denied.header("www-authenticate"), None);
+    }
+    // After a reload with another key.
+    let before = server.metrics().sum("tidegate_config_reloads_total", &[]);
+    server.rewrite_config(&with("another-key"));
+    server.wait_for_metric("tidegate_config_reloads_total", &[], before + 1.0);
+    assert_eq!(get(&server, wrong).status, 200);
+    assert_eq!(get(&server, key).status, 302);
+    let metrics = server.metrics();
+    let denied = [("filter", "forward_auth"), ("reason", "denied")];
+    assert_eq!(metrics.sum("tidegate_policy_rejections_total", &denied), 3.0);
+    let invalid = [("filter", "key_auth"), ("reason", "invalid")];
+    assert_eq!(metrics.sum("tidegate_auth_refusals_total", &invalid), 2.0);
+    assert_eq!(requests.load(Ordering::Relaxed), 5);
+}

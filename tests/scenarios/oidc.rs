@@ -1,6 +1,7 @@
 //! Logins at a provider of OpenID Connect: what a browser sees, what the upstream sees, and what
 //! becomes of a provider that lies, fails or is gone.
 
+mod any;
 mod provider;
 
 use scenarios::{Launch, Tidegate, Upstream};

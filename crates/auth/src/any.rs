@@ -3,28 +3,31 @@
 use std::sync::Arc;
 
 use plugin::{FilterKind, FilterPlan};
-use settings::{Node, Reader, Setting};
+use settings::{Node, Reader, Setting, Spanned};
 
+use crate::auth_plan::AuthPlan;
 use crate::basic_auth::BasicAuth;
 use crate::cert_auth::CertAuth;
+use crate::forward_auth::{self, ForwardAuth};
 use crate::hmac_auth::HmacAuth;
 use crate::introspection::Introspection;
 use crate::jwt::Jwt;
 use crate::key_auth::KeyAuth;
-use crate::method::{AuthPlan, MethodPlan};
+use crate::oidc::{self, Oidc};
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "auth", schema: AnyAuth::schema, read };
 
 /// Tries several methods of authentication, in their order.
 ///
 /// The first method that accepts the request decides. If none does, the response is 401 with the
-/// challenges of all methods, or 403 if none has a challenge.
+/// challenges of all methods, or 403 if none has a challenge. `oidc` and `forward_auth` respond
+/// themselves to requests that they do not allow, so each can only be the last method.
 #[derive(Clone, Debug, Setting)]
 #[setting(check = check)]
 struct AnyAuth {
     /// The methods, each with the settings of the filter of that name.
     #[setting(example = [{ "cert_auth": {} }, { "key_auth": {} }])]
-    any: Vec<MethodSettings>,
+    any: Vec<Spanned<MethodSettings>>,
 }
 
 /// A method of authentication.
@@ -42,31 +45,48 @@ enum MethodSettings {
     CertAuth(CertAuth),
     /// A signature of the request.
     HmacAuth(HmacAuth),
+    /// The decision of another server; as the last method.
+    ForwardAuth(Box<ForwardAuth>),
+    /// A session of a browser, which is sent to a login without one; as the last method.
+    Oidc(Box<Oidc>),
 }
 
 fn check(settings: &AnyAuth, node: &Node, reader: &mut Reader<'_>) {
-    if settings.any.is_empty() {
+    let Some((_, before)) = settings.any.split_last() else {
         reader.error(node.span, "without a method no request is allowed");
+        return;
+    };
+    for method in before {
+        let name = match method.value {
+            MethodSettings::ForwardAuth(_) => forward_auth::KIND.name,
+            MethodSettings::Oidc(_) => oidc::KIND.name,
+            _ => continue,
+        };
+        let why = format!("{name} responds to the requests that it rejects: no method is after it");
+        reader.error(method.span, why).help(format!("put {name} at the end of the list"));
     }
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
     let settings = AnyAuth::read(node, reader)?;
-    let methods = settings.any.into_iter().map(MethodSettings::plan).collect();
-    Some(Arc::new(AuthPlan { name: KIND.name, methods }))
-}
-
-impl MethodSettings {
-    fn plan(self) -> Box<dyn MethodPlan> {
-        match self {
-            MethodSettings::KeyAuth(settings) => Box::new(settings.plan()),
-            MethodSettings::BasicAuth(settings) => Box::new(settings.plan()),
-            MethodSettings::Jwt(settings) => Box::new(settings.plan()),
-            MethodSettings::Introspection(settings) => Box::new(settings),
-            MethodSettings::CertAuth(settings) => Box::new(settings.plan()),
-            MethodSettings::HmacAuth(settings) => Box::new(settings.plan()),
+    let mut plan = AuthPlan { name: KIND.name, methods: Vec::new(), last: None };
+    for Spanned { value, span, .. } in settings.any {
+        match value {
+            MethodSettings::KeyAuth(settings) => plan.methods.push(Box::new(settings.plan())),
+            MethodSettings::BasicAuth(settings) => plan.methods.push(Box::new(settings.plan())),
+            MethodSettings::Jwt(settings) => plan.methods.push(Box::new(settings.plan())),
+            MethodSettings::Introspection(settings) => plan.methods.push(Box::new(settings)),
+            MethodSettings::CertAuth(settings) => plan.methods.push(Box::new(settings.plan())),
+            MethodSettings::HmacAuth(settings) => plan.methods.push(Box::new(settings.plan())),
+            MethodSettings::ForwardAuth(settings) => {
+                plan.last = Some(Box::new(settings.plan(span, reader)?));
+            }
+            MethodSettings::Oidc(settings) => {
+                plan.last = Some(Box::new(settings.plan(span, reader)?));
+            }
         }
     }
+    Some(Arc::new(plan))
 }
 
 #[cfg(test)]
@@ -74,11 +94,14 @@ mod tests {
     use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
     use base64::Engine as _;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-    use plugin::testing::{filter, get, passed};
-    use settings::node;
+    use message::{Body, HandlerResult, Request, Response};
+    use plugin::testing::{errors, filter, get, passed, plan, route_with};
+    use plugin::{MaybeFuture, WorkerContext};
+    use settings::{Value, node};
     use wire::Known;
 
     use super::*;
+    use crate::method::rejections;
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
@@ -127,5 +150,112 @@ mod tests {
         passed(any.on_request(&mut request)).unwrap();
         assert_eq!(request.consumer_name(), Some("bob"));
         assert!(!request.headers.contains("x-api-key"));
+    }
+
+    /// Allows requests with the cookie `s=1`, and reports the credentials that it sees.
+    fn decide(question: &mut Request) -> MaybeFuture<'_, HandlerResult> {
+        let field = |name: &str| question.headers.get_str(name).unwrap_or("-").to_owned();
+        let is_allowed = field("cookie") == "s=1";
+        let mut response = Response::new(if is_allowed { 200 } else { 401 });
+        response.headers.append("remote-user", "ann");
+        response.headers.append("x-asked", format!("{} {}", field("x-api-key"), field("x-other")));
+        response.headers.append("www-authenticate", "Form realm=\"login\"");
+        Ok(response).into()
+    }
+
+    /// Responds with what reaches the upstream.
+    fn upstream(request: &mut Request) -> MaybeFuture<'_, HandlerResult> {
+        let field = |name: &str| request.headers.get_str(name).unwrap_or("-").to_owned();
+        let consumer = request.consumer_name().unwrap_or("-").to_owned();
+        let (key, user, asked) = (field("x-api-key"), field("remote-user"), field("x-asked"));
+        Ok(Response::text(200, format!("{consumer} {key} {user} {asked}"))).into()
+    }
+
+    fn before_forward_auth(hide: bool, copied: &str) -> Node {
+        node!({ "any": [
+            { "key_auth": { "keys": [{ "consumer": "alice", "key": "sesame" }], "hide": hide } },
+            { "forward_auth": {
+                "to": { "upstream": "auth" }, "consumer": "remote-user",
+                "copy": ["remote-user", copied], "to_client": ["x-asked"],
+            } },
+        ] })
+    }
+
+    #[test]
+    fn the_last_method_decides_about_what_no_other_one_accepts() {
+        let context = WorkerContext::default();
+        let settings = before_forward_auth(true, "x-asked");
+        let route = route_with(&KIND, &settings, &context, upstream, decide);
+        let run = |fields: &[(&str, &str)]| {
+            let mut request = get("/", fields);
+            let response = net::worker::block_on_local(route.run(&mut request)).unwrap();
+            assert!(!request.headers.contains("x-api-key"));
+            response
+        };
+        let forged = [("remote-user", "root"), ("x-asked", "forged"), ("x-other", "1")];
+        let with = |more: &[(&'static str, &'static str)]| [&forged[..], more].concat();
+        let text = |response: Response| match response.body {
+            Body::Bytes(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+            _ => panic!("no text"),
+        };
+        // Neither a credential nor a header of the last method comes from a client with a key.
+        let of_key = run(&with(&[("x-api-key", "sesame"), ("cookie", "s=1")]));
+        assert!(!of_key.headers.contains("x-asked"));
+        assert_eq!(text(of_key), "alice - - -");
+        // The server sees the key that nothing has accepted; the upstream does not.
+        let of_server = run(&with(&[("x-api-key", "wrong"), ("cookie", "s=1")]));
+        assert_eq!(of_server.headers.get_str("x-asked"), Some("wrong 1"));
+        assert_eq!(text(of_server), "ann - ann wrong 1");
+        // The response of the server is the rejection, with the challenges of all methods.
+        for fields in [with(&[("x-api-key", "wrong")]), with(&[])] {
+            let rejected = run(&fields);
+            let challenges: Vec<_> = rejected.headers.get_all("www-authenticate").collect();
+            let expected = [&b"Form realm=\"login\""[..], b"ApiKey realm=\"tidegate\""];
+            assert_eq!((rejected.status, challenges.as_slice()), (401, &expected[..]));
+        }
+        let count = |filter, reason| rejections(&context, filter, reason).get();
+        assert_eq!((count("key_auth", "invalid"), count("key_auth", "missing")), (1, 0));
+        assert_eq!(context.policy_rejections("forward_auth", "denied").get(), 2);
+    }
+
+    #[test]
+    fn a_verified_credential_is_forwarded_where_the_last_method_sets_its_header() {
+        let settings = before_forward_auth(false, "x-api-key");
+        let route = route_with(&KIND, &settings, &WorkerContext::default(), upstream, decide);
+        let mut request = get("/", &[("x-api-key", "sesame"), ("remote-user", "root")]);
+        net::worker::block_on_local(route.run(&mut request)).unwrap();
+        assert_eq!(request.headers.get_str("x-api-key"), Some("sesame"));
+        assert!(!request.headers.contains("remote-user"));
+    }
+
+    #[test]
+    fn a_method_that_responds_itself_is_the_last() {
+        let oidc = || {
+            node!({ "oidc": {
+                "issuer": "https://id.example.com", "client_id": "shop", "cookie_secrets": SECRET,
+            } })
+        };
+        let server = || node!({ "forward_auth": { "to": { "upstream": "auth" } } });
+        let key = || node!({ "key_auth": {} });
+        let any = |methods: [Node; 2]| {
+            let mut settings = node!({ "any": [] });
+            let Value::Map(entries) = &mut settings.value else { panic!("a map") };
+            entries[0].1 = Node::made(Value::List(methods.into()));
+            settings
+        };
+        for (methods, name) in [
+            ([oidc(), key()], "oidc"),
+            ([server(), key()], "forward_auth"),
+            ([oidc(), server()], "oidc"),
+        ] {
+            let report = errors(&KIND, &any(methods));
+            assert!(report.contains(&format!("put {name} at the end of the list")), "{report}");
+        }
+        let described = plan(&KIND, &any([key(), oidc()])).unwrap().describe();
+        assert_eq!(
+            described,
+            "any of key_auth (keys of consumers), \
+             oidc (https://id.example.com as shop, callback /oidc/callback)"
+        );
     }
 }

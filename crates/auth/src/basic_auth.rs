@@ -17,10 +17,11 @@ use settings::{Duration, Node, Reader, Schema, SchemaBuilder, Setting};
 use wire::Known;
 use wire::authorization::basic;
 
+use crate::auth_plan::AuthPlan;
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
 use crate::credential_forms::{check_listed_name, check_own_list};
 use crate::decoy::{DecoyHashes, NameNumbers};
-use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan, check_realm};
+use crate::method::{AuthResult, Identity, Method, MethodPlan, check_realm};
 use crate::password::PasswordHash;
 use crate::registry::Directory;
 

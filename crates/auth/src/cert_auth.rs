@@ -12,9 +12,10 @@ use net::tls::CertificateDetails;
 use plugin::{FilterKind, FilterPlan, WorkerContext};
 use settings::{Node, Reader, Setting};
 
+use crate::auth_plan::AuthPlan;
 use crate::credential::{ByCredential, CredentialId, CredentialKind, Fingerprint};
 use crate::credential_forms::{CertificateForm, check_form, check_listed_name, check_own_list};
-use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan};
+use crate::method::{AuthResult, Identity, Method, MethodPlan};
 use crate::registry::Directory;
 
 pub(crate) const KIND: FilterKind =

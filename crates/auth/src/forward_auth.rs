@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use http_client::{Client, ClientOptions, ClientSettings, PoolLimits, Url};
 use message::{
-    Body, Consumer, Fault, FaultKind, HandlerResult, Headers, Request, Response, Target,
+    Body, Consumer, Fault, FaultKind, HandlerResult, Headers, LocalFuture, Request, Response,
+    Target,
 };
 use net::Resolver;
 use net::tls::ClientTls;
@@ -18,12 +19,17 @@ use plugin::{
     Filter, FilterKind, FilterPlan, Handler, HandlerSetting, HeaderName, MaybeFuture, Middleware,
     Next, Stage, Step, WorkerContext,
 };
-use settings::{Duration, Node, Reader, Setting, Size, Spanned};
+use settings::{Duration, Node, Reader, Setting, Size, Span, Spanned};
 use telemetry::{CachePadded, Counter};
 use tls_settings::UpstreamTlsSettings;
 use wire::{Known, Method};
 
 use crate::credential::{CredentialId, CredentialKind};
+use crate::identity::in_clear;
+use crate::last_method::{
+    self, Decision, Hide, LastMethod, LastMethodPlan, NOTHING_TO_HIDE, ResponseChange,
+    remove_headers,
+};
 use crate::registry::Directory;
 
 pub(crate) const KIND: FilterKind =
@@ -49,7 +55,7 @@ const CONDITIONS: [Known; 6] = [
 /// client gets 503 or 504.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
-struct ForwardAuth {
+pub(crate) struct ForwardAuth {
     /// The URL that is requested. Redirects are not followed.
     #[setting(example = "https://auth.example.com/verify")]
     url: Option<Url>,
@@ -116,15 +122,19 @@ fn check(settings: &ForwardAuth, node: &Node, reader: &mut Reader<'_>) {
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
-    let settings = ForwardAuth::read(node, reader)?;
-    let tls = match settings.url.as_ref().is_some_and(|url| url.is_secure) {
-        true => Some(UpstreamTlsSettings::client(settings.tls.as_ref(), node.span, reader)?),
-        false => None,
-    };
-    Some(Arc::new(ForwardAuthPlan { settings, tls }))
+    Some(Arc::new(ForwardAuth::read(node, reader)?.plan(node.span, reader)?))
 }
 
 impl ForwardAuth {
+    /// The plan of settings at this place; `None` with an error if TLS cannot be set up.
+    pub(crate) fn plan(self, span: Span, reader: &mut Reader<'_>) -> Option<ForwardAuthPlan> {
+        let tls = match self.url.as_ref().is_some_and(|url| url.is_secure) {
+            true => Some(UpstreamTlsSettings::client(self.tls.as_ref(), span, reader)?),
+            false => None,
+        };
+        Some(ForwardAuthPlan { settings: self, tls })
+    }
+
     /// The target of the subrequest.
     fn target(&self) -> Option<Target> {
         match &self.url {
@@ -148,32 +158,9 @@ impl FilterPlan for ForwardAuthPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        let settings = &self.settings;
-        let server = match (&settings.url, &settings.to) {
-            (Some(url), _) => AuthServer::Url(Box::new(UrlServer {
-                client: self.client(url, worker),
-                names: worker.local.get((), Resolver::system),
-                url: url.clone(),
-            })),
-            (None, to) => AuthServer::Handler(to.as_ref().map(|to| to.build(worker))),
-        };
-        let filter = Rc::new(ForwardAuthFilter {
-            server,
-            target: settings.target().unwrap_or_else(Target::asterisk),
-            send: settings.send.clone(),
-            copy: settings.copy.as_slice().into(),
-            to_client: settings.to_client.clone(),
-            consumer: settings.consumer.clone(),
-            consumers_only: settings.consumers_only,
-            body_bytes_max: settings.body.map(|size| size.bytes()),
-            timeout: settings.timeout.get(),
-            directory: Directory::of(worker),
-            denied: worker.policy_rejections(KIND.name, "denied"),
-            unknown: worker.policy_rejections(KIND.name, "unknown_consumer"),
-            failed: worker.policy_rejections(KIND.name, "failed"),
-        });
+        let filter = self.filter(worker);
         // Only a middleware has what the server responded when the response comes.
-        match settings.to_client.is_empty() {
+        match self.settings.to_client.is_empty() {
             true => Stage::Filter(filter),
             false => Stage::Middleware(filter),
         }
@@ -201,9 +188,46 @@ impl FilterPlan for ForwardAuthPlan {
     }
 }
 
+impl LastMethodPlan for ForwardAuthPlan {
+    fn build_method(&self, worker: &WorkerContext) -> Rc<dyn LastMethod> {
+        self.filter(worker)
+    }
+
+    fn own_headers(&self) -> Vec<HeaderName> {
+        self.settings.copy.clone()
+    }
+
+    fn url_in_clear(&self) -> Option<Url> {
+        self.settings.url.clone().filter(in_clear)
+    }
+}
+
 impl ForwardAuthPlan {
-    pub(crate) fn url(&self) -> Option<&Url> {
-        self.settings.url.as_ref()
+    fn filter(&self, worker: &WorkerContext) -> Rc<ForwardAuthFilter> {
+        let settings = &self.settings;
+        let server = match (&settings.url, &settings.to) {
+            (Some(url), _) => AuthServer::Url(Box::new(UrlServer {
+                client: self.client(url, worker),
+                names: worker.local.get((), Resolver::system),
+                url: url.clone(),
+            })),
+            (None, to) => AuthServer::Handler(to.as_ref().map(|to| to.build(worker))),
+        };
+        Rc::new(ForwardAuthFilter {
+            server,
+            target: settings.target().unwrap_or_else(Target::asterisk),
+            send: settings.send.clone(),
+            copy: settings.copy.as_slice().into(),
+            to_client: settings.to_client.as_slice().into(),
+            consumer: settings.consumer.clone(),
+            consumers_only: settings.consumers_only,
+            body_bytes_max: settings.body.map(|size| size.bytes()),
+            timeout: settings.timeout.get(),
+            directory: Directory::of(worker),
+            denied: worker.policy_rejections(KIND.name, "denied"),
+            unknown: worker.policy_rejections(KIND.name, "unknown_consumer"),
+            failed: worker.policy_rejections(KIND.name, "failed"),
+        })
     }
 
     fn client(&self, url: &Url, worker: &WorkerContext) -> Client {
@@ -237,7 +261,7 @@ struct ForwardAuthFilter {
     target: Target,
     send: Option<Vec<HeaderName>>,
     copy: Rc<[HeaderName]>,
-    to_client: Vec<HeaderName>,
+    to_client: Rc<[HeaderName]>,
     consumer: Option<HeaderName>,
     consumers_only: bool,
     body_bytes_max: Option<u64>,
@@ -255,7 +279,7 @@ impl Filter for ForwardAuthFilter {
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
         MaybeFuture::of(async move {
-            match self.decide(request).await {
+            match self.allowing_response(request, NOTHING_TO_HIDE).await {
                 Ok(_) => Step::Continue,
                 Err(Ok(response)) => Step::Respond(response),
                 Err(Err(fault)) => Step::Fail(fault),
@@ -274,29 +298,37 @@ impl Middleware for ForwardAuthFilter {
         request: &'a mut Request,
         next: Next,
     ) -> MaybeFuture<'a, HandlerResult> {
-        MaybeFuture::of(async move {
-            let allowing = match self.decide(request).await {
-                Ok(response) => response.headers,
-                Err(rejection) => return rejection,
-            };
-            let mut result = next.run(request).await;
-            let headers: &mut Headers = match &mut result {
-                Ok(response) => &mut response.headers,
-                Err(fault) => fault.fields.get_or_insert_default(),
-            };
-            for name in &self.to_client {
-                allowing.get_all(name).for_each(|value| headers.append(name, value));
+        last_method::call(self, request, next)
+    }
+}
+
+impl LastMethod for ForwardAuthFilter {
+    fn decide<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        hide: Hide<'a>,
+    ) -> LocalFuture<'a, Decision> {
+        Box::pin(async move {
+            match self.allowing_response(request, hide).await {
+                Ok(response) => Decision::Allowed(self.for_client(response.headers)),
+                Err(rejection) => Decision::Responded(rejection),
             }
-            result
         })
     }
 }
 
 impl ForwardAuthFilter {
-    /// The response that allows the request, or the one that the client gets.
-    async fn decide(&self, request: &mut Request) -> Result<Response, HandlerResult> {
+    /// The response that allows the request, or the one that the client gets. The server sees the
+    /// credentials that `hide` removes from what is forwarded.
+    async fn allowing_response(
+        &self,
+        request: &mut Request,
+        hide: Hide<'_>,
+    ) -> Result<Response, HandlerResult> {
         let body = self.body(request).await.map_err(HandlerResult::Err)?;
-        let response = self.ask(self.question(request, &body), body).await.map_err(|fault| {
+        let question = self.question(request, &body);
+        hide(request);
+        let response = self.ask(question, body).await.map_err(|fault| {
             self.failed.inc();
             HandlerResult::Err(failure(&fault))
         })?;
@@ -316,6 +348,22 @@ impl ForwardAuthFilter {
             )));
         }
         Ok(response)
+    }
+
+    /// Adds headers of the response that allowed a request to the one that the client gets.
+    fn for_client(&self, allowing: Headers) -> Option<ResponseChange> {
+        let names = self.to_client.clone();
+        let add = move |mut result: HandlerResult| {
+            let headers: &mut Headers = match &mut result {
+                Ok(response) => &mut response.headers,
+                Err(fault) => fault.fields.get_or_insert_default(),
+            };
+            for name in &*names {
+                allowing.get_all(name).for_each(|value| headers.append(name, value));
+            }
+            result
+        };
+        (!self.to_client.is_empty()).then(|| Box::new(add) as ResponseChange)
     }
 
     /// The body that is sent, which the request keeps.
@@ -386,15 +434,8 @@ impl ForwardAuthFilter {
             }
             request.consumer = self.consumer_of(name.and_then(|name| str::from_utf8(name).ok()));
         }
-        if !self.copy.is_empty() && matches!(request.body, Body::Stream(_)) {
-            let copied = self.copy.clone();
-            let body = std::mem::take(&mut request.body);
-            request.body = body.without_trailers(move |field| {
-                copied.iter().any(|name| wire::alias::same(name.as_str().as_bytes(), field.name))
-            });
-        }
+        remove_headers(request, &self.copy);
         for name in &*self.copy {
-            request.headers.remove(name);
             for value in response.headers.get_all(name) {
                 request.headers.append(name, value);
             }

@@ -19,11 +19,10 @@ use settings::{Duration, Node, Reader, Setting, Size};
 use telemetry::{CachePadded, Counter};
 use wire::Known;
 
+use crate::auth_plan::AuthPlan;
 use crate::consumers::Entry;
 use crate::credential::{CredentialId, CredentialKind};
-use crate::method::{
-    AuthPlan, AuthResult, BodyCheck, Identity, Method, MethodPlan, check_realm, rejections,
-};
+use crate::method::{AuthResult, BodyCheck, Identity, Method, MethodPlan, check_realm, rejections};
 use crate::registry::Directory;
 use crate::token::{Algorithm, Key};
 use content_digest::ContentDigest;

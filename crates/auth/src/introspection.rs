@@ -24,9 +24,10 @@ use telemetry::{CachePadded, Counter, event_limited, families};
 use tls_settings::UpstreamTlsSettings;
 use wire::{Known, Method as HttpMethod};
 
+use crate::auth_plan::AuthPlan;
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
 use crate::form_client::{ClientAuth, authenticated_form};
-use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan, check_realm};
+use crate::method::{AuthResult, Identity, Method, MethodPlan, check_realm};
 use crate::registry::Directory;
 use crate::token::{self, Rules, TOKEN_BYTES_MAX, json_object};
 use crate::token_source::{self, TokenSource};

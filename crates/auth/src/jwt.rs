@@ -13,9 +13,10 @@ use plugin::{FilterKind, FilterPlan, WorkerContext};
 use settings::{Duration, Node, OneOrMany, Reader, Setting};
 use wire::Known;
 
+use crate::auth_plan::AuthPlan;
 use crate::credential::{CredentialId, CredentialKind};
 use crate::identity::{IdentityName, IdentityProvider, KeySource, KeyUse};
-use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan, check_realm};
+use crate::method::{AuthResult, Identity, Method, MethodPlan, check_realm};
 use crate::registry::Directory;
 use crate::token::{self, Key, KeySetFile, KeySettings, Rules, VerifiedToken, verify};
 use crate::token_source::{self, TokenSource};

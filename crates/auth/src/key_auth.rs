@@ -13,9 +13,10 @@ use wire::Known;
 use wire::authorization::bearer;
 use wire::target::{QueryPair, query_pairs};
 
+use crate::auth_plan::AuthPlan;
 use crate::credential::{ByCredential, CredentialId, CredentialKind, Fingerprint, digest};
 use crate::credential_forms::{check_key_form, check_listed_name, check_own_list};
-use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan, check_realm, only};
+use crate::method::{AuthResult, Identity, Method, MethodPlan, check_realm, only};
 use crate::registry::Directory;
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "key_auth", schema: KeyAuth::schema, read };

@@ -2,12 +2,14 @@
 //!
 //! Owns the sections `consumers` and `identity`, and the registry that workers look credentials up
 //! in. A method of authentication implements `Method`; the filter around it, or around several that
-//! are tried in order, rejects, counts and hides credentials alike for all of them. Promises that a
-//! credential appears in no log, no description and no error, and that it is forwarded only if
-//! configured.
+//! are tried in order, rejects, counts and hides credentials alike for all of them. A method that
+//! responds itself, such as `oidc`, implements `LastMethod`; it may be the last of several.
+//! Promises that a credential appears in no log, no description and no error, and that it is
+//! forwarded only if configured.
 
 mod access;
 mod any;
+mod auth_plan;
 mod basic_auth;
 mod cert_auth;
 mod clear_text;
@@ -23,6 +25,7 @@ mod identity;
 mod introspection;
 mod jwt;
 mod key_auth;
+mod last_method;
 mod method;
 mod oidc;
 mod password;

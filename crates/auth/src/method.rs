@@ -1,14 +1,13 @@
 //! The filter around methods of authentication: tries them in order, and rejects, counts and hides
 //! credentials alike for all.
 
-use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http_client::Url;
 use message::{Claims, Consumer, Fault, FaultKind, LocalFuture, Request};
-use plugin::{Filter, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
+use plugin::{Filter, MaybeFuture, Step, WorkerContext};
 use settings::{Node, Reader};
 use telemetry::{CachePadded, Counter, families};
 use wire::Known;
@@ -103,78 +102,6 @@ impl Identity {
     }
 }
 
-/// The plan of a filter that authenticates.
-pub(crate) struct AuthPlan {
-    pub(crate) name: &'static str,
-    pub(crate) methods: Vec<Box<dyn MethodPlan>>,
-}
-
-impl AuthPlan {
-    /// The plan of a filter with one method.
-    pub(crate) fn of(method: impl MethodPlan + 'static) -> Arc<dyn FilterPlan> {
-        Arc::new(AuthPlan { name: method.name(), methods: vec![Box::new(method)] })
-    }
-
-    /// The methods whose credentials a request must not have that the method at `at` has accepted.
-    /// Where that one takes its credential from, and forwards it, the credential is verified; a
-    /// method with other places too may have another one there.
-    fn unverified(&self, at: usize) -> Box<[usize]> {
-        let own = &self.methods[at];
-        let forwarded = if own.forwards() { own.places() } else { Vec::new() };
-        let is_elsewhere = |other: &usize| {
-            let places = self.methods[*other].places();
-            *other != at && !places.iter().all(|place| forwarded.contains(place))
-        };
-        (0..self.methods.len()).filter(is_elsewhere).collect()
-    }
-}
-
-impl FilterPlan for AuthPlan {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn build(&self, worker: &WorkerContext) -> Stage {
-        let methods = self.methods.iter().enumerate().map(|(at, plan)| CountedMethod {
-            method: plan.build(worker),
-            unverified: self.unverified(at),
-            missing: rejections(worker, plan.name(), "missing"),
-            invalid: rejections(worker, plan.name(), "invalid"),
-            failed: rejections(worker, plan.name(), "failed"),
-        });
-        Stage::Filter(Rc::new(AuthFilter { name: self.name, methods: methods.collect() }))
-    }
-
-    fn describe(&self) -> String {
-        match &*self.methods {
-            [method] => method.describe(),
-            methods => {
-                let described = methods.iter().map(|plan| match plan.describe() {
-                    text if text.is_empty() => plan.name().to_owned(),
-                    text => format!("{} ({text})", plan.name()),
-                });
-                format!("any of {}", described.collect::<Vec<_>>().join(", "))
-            }
-        }
-    }
-
-    fn authenticates(&self) -> bool {
-        true
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.methods.iter().filter_map(|method| method.note()).collect()
-    }
-
-    fn as_any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
-    fn secret_queries(&self) -> Vec<&str> {
-        self.methods.iter().flat_map(|method| method.secret_queries()).collect()
-    }
-}
-
 /// The counter of one reason for which a filter rejects requests.
 pub(crate) fn rejections(
     worker: &WorkerContext,
@@ -194,18 +121,42 @@ struct CountedMethod {
     failed: Arc<CachePadded<Counter>>,
 }
 
-struct AuthFilter {
-    name: &'static str,
-    methods: Vec<CountedMethod>,
+/// The filter of methods, none of which responds itself.
+pub(crate) struct AuthFilter {
+    pub(crate) name: &'static str,
+    pub(crate) methods: Methods,
 }
 
 /// Why no method so far has accepted the request. A wrong credential counts more than a missing
 /// one, and the first of each more than later ones.
 #[derive(Clone, Copy)]
-struct Reason {
+pub(crate) struct Reason {
     method: usize,
     invalid: bool,
     why: &'static str,
+}
+
+/// The result of all methods.
+pub(crate) enum Tried {
+    /// The method at this place has accepted the request, which is prepared for being forwarded.
+    Accepted(usize),
+    /// A credential could not be verified, which the client gets to know.
+    Failed(Fault),
+    /// No method has accepted the request, whose credentials it still has.
+    Rejected(Option<Reason>),
+}
+
+/// The methods that were tried without waiting.
+pub(crate) enum Attempt {
+    Finished(Tried),
+    Pending(Pending),
+}
+
+/// A method whose result has to be waited for.
+pub(crate) struct Pending {
+    at: usize,
+    result: AuthResult,
+    failed: Option<Reason>,
 }
 
 impl Filter for AuthFilter {
@@ -214,36 +165,73 @@ impl Filter for AuthFilter {
     }
 
     fn is_instant(&self) -> bool {
-        self.methods.iter().all(|counted| counted.method.is_instant())
+        self.methods.0.iter().all(|counted| counted.method.is_instant())
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
+        match self.methods.try_at_once(request) {
+            Attempt::Finished(tried) => self.methods.step(tried, request).into(),
+            Attempt::Pending(pending) => MaybeFuture::of(async move {
+                let tried = self.methods.wait(pending, request).await;
+                self.methods.step(tried, request)
+            }),
+        }
+    }
+}
+
+/// Methods that are tried in their order.
+pub(crate) struct Methods(Vec<CountedMethod>);
+
+/// The places of the credential that a method forwards.
+pub(crate) fn forwarded(plan: &dyn MethodPlan) -> Vec<String> {
+    if plan.forwards() { plan.places() } else { Vec::new() }
+}
+
+/// The methods whose credentials a request must not have that the method at `at` has accepted.
+/// Where that one takes its credential from, and forwards it, the credential is verified; a method
+/// with other places too may have another one there.
+fn unverified(plans: &[Box<dyn MethodPlan>], at: usize) -> Box<[usize]> {
+    let forwarded = forwarded(&*plans[at]);
+    let is_elsewhere = |other: &usize| {
+        let places = plans[*other].places();
+        *other != at && !places.iter().all(|place| forwarded.contains(place))
+    };
+    (0..plans.len()).filter(is_elsewhere).collect()
+}
+
+impl Methods {
+    pub(crate) fn build(plans: &[Box<dyn MethodPlan>], worker: &WorkerContext) -> Methods {
+        let methods = plans.iter().enumerate().map(|(at, plan)| CountedMethod {
+            method: plan.build(worker),
+            unverified: unverified(plans, at),
+            missing: rejections(worker, plan.name(), "missing"),
+            invalid: rejections(worker, plan.name(), "invalid"),
+            failed: rejections(worker, plan.name(), "failed"),
+        });
+        Methods(methods.collect())
+    }
+
+    /// Tries the methods until the result of one has to be waited for.
+    pub(crate) fn try_at_once(&self, request: &mut Request) -> Attempt {
         let mut failed = None;
-        for (at, counted) in self.methods.iter().enumerate() {
+        for (at, counted) in self.0.iter().enumerate() {
             match counted.method.authenticate(request) {
                 result @ (AuthResult::Wait(_) | AuthResult::Body(_)) => {
-                    return MaybeFuture::of(self.wait(at, result, request, failed));
+                    return Attempt::Pending(Pending { at, result, failed });
                 }
                 result => {
-                    if let Some(step) = self.conclude(at, result, request, &mut failed) {
-                        return step.into();
+                    if let Some(tried) = self.conclude(at, result, request, &mut failed) {
+                        return Attempt::Finished(tried);
                     }
                 }
             }
         }
-        self.reject(request, failed).into()
+        Attempt::Finished(Tried::Rejected(failed))
     }
-}
 
-impl AuthFilter {
     /// Waits for the result of a method and continues with those after it.
-    async fn wait(
-        &self,
-        mut at: usize,
-        mut result: AuthResult,
-        request: &mut Request,
-        mut failed: Option<Reason>,
-    ) -> Step {
+    pub(crate) async fn wait(&self, pending: Pending, request: &mut Request) -> Tried {
+        let Pending { mut at, mut result, mut failed } = pending;
         loop {
             result = match result {
                 AuthResult::Wait(future) => {
@@ -259,42 +247,42 @@ impl AuthFilter {
                 }
                 other => other,
             };
-            if let Some(step) = self.conclude(at, result, request, &mut failed) {
-                return step;
+            if let Some(tried) = self.conclude(at, result, request, &mut failed) {
+                return tried;
             }
             at += 1;
-            let Some(counted) = self.methods.get(at) else {
-                return self.reject(request, failed);
+            let Some(counted) = self.0.get(at) else {
+                return Tried::Rejected(failed);
             };
             result = counted.method.authenticate(request);
         }
     }
 
-    /// The step that a result leads to; `None` if the next method is tried.
+    /// What a result leads to; `None` if the next method is tried.
     fn conclude(
         &self,
         at: usize,
         result: AuthResult,
         request: &mut Request,
         failed: &mut Option<Reason>,
-    ) -> Option<Step> {
+    ) -> Option<Tried> {
         let (invalid, why) = match result {
             AuthResult::Accepted(identity) => {
                 request.consumer = Some(identity.consumer);
                 request.claims = identity.claims;
-                let CountedMethod { method, unverified, .. } = &self.methods[at];
-                unverified.iter().for_each(|other| self.methods[*other].method.hide(request));
+                let CountedMethod { method, unverified, .. } = &self.0[at];
+                unverified.iter().for_each(|other| self.0[*other].method.hide(request));
                 method.prepare(request);
-                return Some(Step::Continue);
+                return Some(Tried::Accepted(at));
             }
             AuthResult::Failed(fault) => {
-                self.methods[at].failed.inc();
+                self.0[at].failed.inc();
                 self.hide(request);
-                return Some(Step::Fail(fault));
+                return Some(Tried::Failed(fault));
             }
             AuthResult::Counted(fault) => {
                 self.hide(request);
-                return Some(Step::Fail(fault));
+                return Some(Tried::Failed(fault));
             }
             AuthResult::Missing(why) => (false, why),
             AuthResult::Invalid(why) => (true, why),
@@ -306,28 +294,46 @@ impl AuthFilter {
         None
     }
 
-    fn reject(&self, request: &mut Request, reason: Option<Reason>) -> Step {
+    /// The step of a filter after which no other method is tried.
+    fn step(&self, tried: Tried, request: &mut Request) -> Step {
+        let reason = match tried {
+            Tried::Accepted(_) => return Step::Continue,
+            Tried::Failed(fault) => return Step::Fail(fault),
+            Tried::Rejected(reason) => reason,
+        };
         self.hide(request);
         let Some(Reason { method, invalid, why }) = reason else {
             return Step::Fail(Fault::new(FaultKind::Forbidden, "there is no method"));
         };
-        let counted = &self.methods[method];
+        let counted = &self.0[method];
         if invalid { &counted.invalid } else { &counted.missing }.inc();
-        let challenges: Vec<String> = self
-            .methods
-            .iter()
-            .enumerate()
-            .filter_map(|(at, one)| one.method.challenge(invalid && at == method))
-            .collect();
-        Step::Fail(match challenges.is_empty() {
-            true => Fault::new(FaultKind::Forbidden, why),
-            false => Fault::new(FaultKind::Unauthorized, why)
-                .with_field(Known::WwwAuthenticate, challenges.join(", ")),
+        Step::Fail(match self.challenges(reason) {
+            None => Fault::new(FaultKind::Forbidden, why),
+            Some(challenges) => Fault::new(FaultKind::Unauthorized, why)
+                .with_field(Known::WwwAuthenticate, challenges),
         })
     }
 
-    fn hide(&self, request: &mut Request) {
-        self.methods.iter().for_each(|counted| counted.method.hide(request));
+    /// Counts a wrong credential of a request that the last method has rejected too. A missing one
+    /// is no reason: the last method has one of its own.
+    pub(crate) fn count_invalid(&self, reason: Option<Reason>) {
+        if let Some(Reason { method, invalid: true, .. }) = reason {
+            self.0[method].invalid.inc();
+        }
+    }
+
+    /// The challenges of all methods, if any has one.
+    pub(crate) fn challenges(&self, reason: Option<Reason>) -> Option<String> {
+        let is_invalid =
+            |at: usize| reason.is_some_and(|reason| reason.invalid && reason.method == at);
+        let methods = self.0.iter().enumerate();
+        let challenges = methods.filter_map(|(at, one)| one.method.challenge(is_invalid(at)));
+        let challenges = challenges.collect::<Vec<_>>().join(", ");
+        (!challenges.is_empty()).then_some(challenges)
+    }
+
+    pub(crate) fn hide(&self, request: &mut Request) {
+        self.0.iter().for_each(|counted| counted.method.hide(request));
     }
 }
 

@@ -19,13 +19,14 @@ use std::sync::Arc;
 
 use http_client::Url;
 use net::tls::{CertificateName, ClientTls};
-use plugin::{FilterKind, FilterPlan, HandlerSetting, Stage, WorkerContext};
-use settings::{Duration, Node, OneOrMany, Reader, Secret, Setting, Spanned};
+use plugin::{FilterKind, FilterPlan, HandlerSetting, HeaderName, Stage, WorkerContext};
+use settings::{Duration, Node, OneOrMany, Reader, Secret, Setting, Span, Spanned};
 use tls_settings::UpstreamTlsSettings;
 
 use crate::credential::digest;
 use crate::form_client::ClientAuth;
 use crate::identity::in_clear;
+use crate::last_method::{LastMethod, LastMethodPlan};
 use crate::method::check_realm;
 use cookie::{CookieKeys, SECRET_BYTES_MIN};
 use filter::OidcFilter;
@@ -40,7 +41,7 @@ pub(crate) const KIND: FilterKind = FilterKind { name: "oidc", schema: Oidc::sch
 /// browsers accept over TLS and on localhost only. Back-channel logout is not supported.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
-struct Oidc {
+pub(crate) struct Oidc {
     /// The provider: the `iss` of its tokens. Its end points and keys are discovered at
     /// `/.well-known/openid-configuration` below it.
     #[setting(example = "https://id.example.com")]
@@ -198,15 +199,19 @@ fn check(settings: &Oidc, node: &Node, reader: &mut Reader<'_>) {
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
-    let settings = Oidc::read(node, reader)?;
-    let tls = match settings.uses_tls() {
-        true => Some(UpstreamTlsSettings::client(settings.tls.as_ref(), node.span, reader)?),
-        false => None,
-    };
-    Some(Arc::new(OidcPlan::new(settings, tls)))
+    Some(Arc::new(Oidc::read(node, reader)?.plan(node.span, reader)?))
 }
 
 impl Oidc {
+    /// The plan of settings at this place; `None` with an error if TLS cannot be set up.
+    pub(crate) fn plan(self, span: Span, reader: &mut Reader<'_>) -> Option<OidcPlan> {
+        let tls = match self.uses_tls() {
+            true => Some(UpstreamTlsSettings::client(self.tls.as_ref(), span, reader)?),
+            false => None,
+        };
+        Some(OidcPlan::new(self, tls))
+    }
+
     /// The name that the provider's certificate must have, if `tls` names one.
     fn server_name(&self) -> Option<CertificateName> {
         self.tls.as_ref()?.server_name()
@@ -280,9 +285,18 @@ impl FilterPlan for OidcPlan {
     }
 }
 
-impl OidcPlan {
-    /// A URL that is requested in clear text.
-    pub(crate) fn url_in_clear(&self) -> Option<Url> {
+impl LastMethodPlan for OidcPlan {
+    fn build_method(&self, worker: &WorkerContext) -> Rc<dyn LastMethod> {
+        Rc::new(OidcFilter::new(self, worker))
+    }
+
+    /// With `forward_access_token` an upstream takes the token of a client for one of the session.
+    fn own_headers(&self) -> Vec<HeaderName> {
+        let is_set = self.settings.forward_access_token;
+        is_set.then(|| "authorization".parse().ok()).flatten().into_iter().collect()
+    }
+
+    fn url_in_clear(&self) -> Option<Url> {
         let urls = self.settings.to.is_none().then(|| self.settings.urls());
         urls.into_iter().flatten().find(in_clear)
     }

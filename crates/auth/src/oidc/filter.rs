@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use message::{Claims, Fault, FaultKind, HandlerResult, Request};
+use message::{Claims, Fault, FaultKind, HandlerResult, LocalFuture, Request};
 use plugin::{BackgroundPermit, MaybeFuture, Middleware, Next, WorkerContext};
 use telemetry::{CachePadded, Counter, families};
 use wire::Known;
@@ -16,6 +16,7 @@ use super::provider::{Provider, ProviderError};
 use super::session::{Lifetime, Refreshed, Refreshes, Session, Turn};
 use super::{Oidc, OidcPlan};
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
+use crate::last_method::{self, Decision, Hide, LastMethod, ResponseChange};
 use crate::method::rejections;
 use crate::registry::Directory;
 use crate::token::Rules;
@@ -127,35 +128,67 @@ impl Middleware for OidcFilter {
         request: &'a mut Request,
         next: Next,
     ) -> MaybeFuture<'a, HandlerResult> {
+        last_method::call(self, request, next)
+    }
+}
+
+impl LastMethod for OidcFilter {
+    fn is_recipient(&self, request: &Request) -> bool {
         let path = request.target.path();
-        if path == self.settings.callback {
-            return MaybeFuture::of(async move { self.call_back(request).await });
-        }
-        if path == self.settings.logout {
-            return MaybeFuture::of(async move { self.log_out(request).await });
-        }
+        path == self.settings.callback || path == self.settings.logout
+    }
+
+    fn decide_at_once(self: Rc<Self>, request: &mut Request, hide: Hide<'_>) -> Option<Decision> {
         let now_s = net::clock::wall_secs();
-        let Some(opened) = self.opened(request, now_s) else {
-            return MaybeFuture::of(async move { self.begin(request, Vec::new(), now_s).await });
-        };
-        if opened.session.needs_refresh(now_s) {
-            return MaybeFuture::of(async move { self.refresh(request, next, &opened).await });
+        if self.is_recipient(request) {
+            return None;
         }
+        let opened = self.opened(request, now_s)?;
+        if opened.session.needs_refresh(now_s) {
+            return None;
+        }
+        hide(request);
         if let Err(fault) = self.accept(request, &opened) {
-            return MaybeFuture::Ready(Err(fault));
+            return Some(Decision::Responded(Err(fault)));
         }
         let held = HeldCookies::of(request, &self.cookie);
         self.hide(request);
         if !opened.session.needs_note(self.lifetime, now_s) {
-            return MaybeFuture::Future(next.run(request));
+            return Some(Decision::Allowed(None));
         }
-        MaybeFuture::of(async move {
-            let result = next.run(request).await;
+        Some(Decision::Allowed(Some(Box::new(move |result| {
             // A refresh that was begun since has newer tokens.
             let newest = self.refreshes.newest(&opened.session.id);
             let session = newest.unwrap_or_else(|| opened.session.clone());
             self.store(result, held, session, now_s)
+        }))))
+    }
+
+    fn decide<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        hide: Hide<'a>,
+    ) -> LocalFuture<'a, Decision> {
+        Box::pin(async move {
+            let path = request.target.path();
+            if path == self.settings.callback {
+                return Decision::Responded(self.call_back(request).await);
+            }
+            if path == self.settings.logout {
+                return Decision::Responded(self.log_out(request).await);
+            }
+            hide(request);
+            let now_s = net::clock::wall_secs();
+            match self.opened(request, now_s) {
+                Some(opened) => self.refresh(request, &opened).await,
+                None => Decision::Responded(self.begin(request, Vec::new(), now_s).await),
+            }
         })
+    }
+
+    /// The cookies of this filter are not meant for the upstream.
+    fn hide(&self, request: &mut Request) {
+        cookie::hide(request, &self.cookie);
     }
 }
 
@@ -202,18 +235,12 @@ impl OidcFilter {
         Ok(())
     }
 
-    /// Removes the cookies of this filter, which are not meant for the upstream.
-    pub(super) fn hide(&self, request: &mut Request) {
-        cookie::hide(request, &self.cookie);
-    }
-
-    /// Forwards a request whose session needs new tokens.
+    /// Allows a request whose session needs new tokens.
     async fn refresh(
         self: &Rc<Self>,
         request: &mut Request,
-        next: Next,
         opened: &Rc<OpenedSession>,
-    ) -> HandlerResult {
+    ) -> Decision {
         let now_s = net::clock::wall_secs();
         let id = &opened.session.id;
         let refreshed = match self.refreshes.turn(&opened.session, now_s) {
@@ -234,16 +261,18 @@ impl OidcFilter {
             Refreshed::Renewed(session) => (OpenedSession::new(*session), true),
             Refreshed::Unavailable => (opened.clone(), false),
             Refreshed::Ended => {
-                return self.begin(request, held.expired(&self.cookie), now_s).await;
+                let response = self.begin(request, held.expired(&self.cookie), now_s).await;
+                return Decision::Responded(response);
             }
         };
-        self.accept(request, &opened)?;
-        self.hide(request);
-        let result = next.run(request).await;
-        match is_new {
-            true => self.store(result, held, opened.session.clone(), now_s),
-            false => result,
+        if let Err(fault) = self.accept(request, &opened) {
+            return Decision::Responded(Err(fault));
         }
+        self.hide(request);
+        let filter = self.clone();
+        let store: ResponseChange =
+            Box::new(move |result| filter.store(result, held, opened.session.clone(), now_s));
+        Decision::Allowed(is_new.then_some(store))
     }
 
     /// Requests new tokens (RFC 6749 6).

@@ -15,6 +15,7 @@ use super::login::{self, Login};
 use super::provider::ProviderError;
 use super::session::Session;
 use crate::form_client::form_of;
+use crate::last_method::LastMethod;
 use crate::token::{self, ClaimPairs, VerifiedToken, claim_pairs, verify};
 
 impl OidcFilter {
