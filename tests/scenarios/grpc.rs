@@ -1,6 +1,8 @@
 //! gRPC semantics of the gateway, in raw bytes: gRPC over HTTP/1.1 has the same headers and
 //! trailers as over HTTP/2.
 
+mod filters;
+
 use crate::setup::behind;
 use scenarios::{Connection, HttpResponse, Tidegate, Upstream, eventually_some};
 use std::sync::Arc;

@@ -124,7 +124,10 @@ impl Exchange {
             }
             Ok(mut response) => {
                 if let Some(call) = &self.request.notes.grpc {
-                    call.note_head(&response);
+                    // A filter that has made the call of another request has translated the status.
+                    if call.form.is_some() || call.status().is_none() {
+                        call.note_head(&response);
+                    }
                     // The other forms have their trailers in a message: the filter that writes it
                     // protects the body.
                     if call.form == Some(Form::Grpc) {
