@@ -85,11 +85,23 @@ struct Ramp {
 /// What keeps a client on its variant.
 #[derive(Clone, Debug, PartialEq, Setting)]
 enum Sticky {
-    /// A cookie with this name, which the response to the first request sets to the variant.
-    Cookie(String),
+    /// A cookie, which the response to the first request sets to the variant.
+    Cookie(StickyCookie),
     /// The same variant for the same text, on every gateway: `client_ip`, `consumer`,
     /// `header.x-user`.
     Key(Key),
+}
+
+/// The cookie that keeps a client on its variant.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = name)]
+struct StickyCookie {
+    /// The name.
+    #[setting(example = "variant")]
+    name: String,
+    /// How long clients store it; unless set, until the browser is closed.
+    #[setting(range = "1s"..="400d", example = "30d")]
+    max_age: Option<Duration>,
 }
 
 fn check(settings: &Split, node: &Node, reader: &mut Reader<'_>) {
@@ -117,7 +129,7 @@ fn check(settings: &Split, node: &Node, reader: &mut Reader<'_>) {
         let why = "at some time no variant has a weight: requests would have nowhere to go";
         reader.error(span("variants"), why).help("give one variant a weight that stays above 0");
     }
-    if let Some(Sticky::Cookie(name)) = &settings.sticky
+    if let Some(Sticky::Cookie(StickyCookie { name, .. })) = &settings.sticky
         && !token(name)
     {
         let why = format!("a cookie has 1 to {NAME_BYTES_MAX} letters, digits and -_.");
@@ -290,7 +302,7 @@ impl SplitFilter {
         let (point, set_cookie) = match &self.settings.sticky {
             None => (self.points.next(), false),
             Some(Sticky::Key(key)) => (point_of(&variables::key(key, request)), false),
-            Some(Sticky::Cookie(name)) => {
+            Some(Sticky::Cookie(StickyCookie { name, .. })) => {
                 let named = |value| self.settings.variant_named(value, now_s);
                 if let Some(variant) = variables::cookies(request, name).find_map(named) {
                     return Selection { variant, set_cookie: false };
@@ -303,10 +315,14 @@ impl SplitFilter {
 
     /// Gives the client the cookie of its variant.
     fn set_cookie(&self, variant: usize, scheme: Scheme, outcome: &mut HandlerResult) {
-        let Some(Sticky::Cookie(name)) = &self.settings.sticky else { return };
+        let Some(Sticky::Cookie(StickyCookie { name, max_age })) = &self.settings.sticky else {
+            return;
+        };
         let variant = &self.settings.variants[variant].name;
+        let max_age = max_age.map(|age| format!("; Max-Age={}", age.get().as_secs()));
+        let max_age = max_age.unwrap_or_default();
         let secure = if scheme == Scheme::Https { "; Secure" } else { "" };
-        let cookie = format!("{name}={variant}; Path=/; HttpOnly; SameSite=Lax{secure}");
+        let cookie = format!("{name}={variant}; Path=/{max_age}; HttpOnly; SameSite=Lax{secure}");
         match outcome {
             Ok(response) => response.headers.append(Known::SetCookie, cookie),
             Err(fault) => {

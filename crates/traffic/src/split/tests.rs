@@ -115,6 +115,26 @@ fn a_cookie_keeps_a_client_on_its_variant_until_its_weight_is_0() {
 }
 
 #[test]
+fn a_cookie_is_stored_for_as_long_as_is_set() {
+    let settings = |max_age: &str| {
+        node!({
+            "variants": [{ "name": "a" }],
+            "sticky": { "cookie": { "name": "v", "max_age": max_age } },
+        })
+    };
+    let response = block_on_local(async {
+        let split = route(&settings("30d"), &context());
+        run(&split, &[]).await
+    });
+    let cookie = response.headers.get_str("set-cookie");
+    assert_eq!(cookie, Some("v=a; Path=/; Max-Age=2592000; HttpOnly; SameSite=Lax"));
+    for (max_age, why) in [("0s", "1s"), ("401d", "400d"), ("long", "long")] {
+        let report = errors(&KIND, &settings(max_age));
+        assert!(report.contains(why), "{report}\nwanted {why}");
+    }
+}
+
+#[test]
 fn a_key_decides_and_a_ramp_moves_only_the_keys_in_between() {
     let split = |weight: u32| {
         let settings = two!(weight, 100 - weight, "sticky": { "key": "header.x-user" });
