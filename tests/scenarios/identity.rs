@@ -59,8 +59,15 @@ fn keys_are_fetched_once_and_kept_over_a_reload() {
     server.rewrite_config(&config(&jwks, "two"));
     server.wait_for_metric("tidegate_config_reloads_total", &[], before + 1.0);
     assert_eq!(get(&server, TOKEN).header("x-seen"), Some("two a-17"));
+    assert_eq!(get(&server, &TOKEN[..TOKEN.len() - 4]).status, 401);
+    assert_eq!(server.exchange("web", "GET / HTTP/1.1\r\nhost: a\r\n\r\n").status, 401);
     assert_eq!(fetches.load(Ordering::Relaxed), 1);
     let metrics = server.metrics();
+    let rejected = |reason| {
+        let labels = [("filter", "jwt"), ("reason", reason)];
+        metrics.sum("tidegate_auth_refusals_total", &labels)
+    };
+    assert_eq!((rejected("invalid"), rejected("missing")), (2.0, 1.0));
     let fetched = [("identity", "main"), ("result", "fetched")];
     assert_eq!(metrics.sum("tidegate_identity_fetches_total", &fetched), 1.0);
     assert_eq!(metrics.sum("tidegate_identity_keys", &[("identity", "main")]), 1.0);

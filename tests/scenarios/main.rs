@@ -1,5 +1,6 @@
 //! Scenarios over real sockets: client bytes, upstream bytes, what must be seen. One page each.
 
+mod access;
 mod acme;
 mod address_space;
 mod addresses;
@@ -9,8 +10,10 @@ mod admin_secrets;
 mod affinity;
 mod ai_proxy;
 mod api_gateway;
+mod basic_auth;
 mod cache;
 mod cache_soak;
+mod changes;
 mod chunked_request;
 mod client_certificates;
 mod consumers;

@@ -58,6 +58,7 @@ routes:
       - json_body:
           request: [{{ add: /b, value: "{{header.x-from}}" }}, {{ remove: /a }}]
           response: [{{ remove: /secret }}]
+          max_size: 128B
     handler: {{ upstream: echo }}
   - match: {{ path: /soap }}
     filters:
@@ -166,12 +167,15 @@ fn json_bodies_are_checked_and_edited() {
     assert_eq!(rejected.header("content-type"), Some("application/problem+json"));
     assert!(rejected.text().contains(r#""pointer":"/a""#), "{rejected:?}");
     assert_eq!(post(r#"{"a": 1"#).status, 400);
+    let long = format!(r#"{{"a": 1, "b": "{}"}}"#, "b".repeat(200));
+    assert_eq!(post(&long).status, 413);
     let metrics = server.metrics();
-    let count = |reason| {
-        let labels = [("filter", "validate"), ("reason", reason)];
+    let count = |filter, reason| {
+        let labels = [("filter", filter), ("reason", reason)];
         metrics.sum("tidegate_policy_rejections_total", &labels)
     };
-    assert_eq!((count("body"), count("invalid")), (1.0, 1.0));
+    assert_eq!((count("validate", "body"), count("validate", "invalid")), (1.0, 1.0));
+    assert_eq!(count("json_body", "too_large"), 1.0);
 }
 
 #[test]

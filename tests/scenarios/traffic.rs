@@ -1,6 +1,10 @@
 //! The filters that limit and distribute requests, through a whole server with two workers: use,
 //! rejection, metrics, and state across a reload.
 
+mod load_shedding;
+mod reloads;
+mod shared_bandwidth;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -79,6 +83,45 @@ fn a_canary_gets_its_share_keeps_its_clients_and_is_rolled_back() {
         assert_eq!(get(&server, "/", &cookie).text(), "stable");
     }
     assert_eq!(get(&server, "/", "x-canary: 1\r\n").text(), "canary");
+}
+
+#[test]
+fn the_cookie_of_a_variant_ends_with_the_session_of_the_browser_or_later() {
+    let (blue, green) = (says("blue"), says("green"));
+    let with = |weights: [u32; 2], cookie: &str| {
+        let [first, second] = weights;
+        let routes = format!(
+            "  - filters:
+      - split:
+          variants:
+            - {{ name: blue, weight: {first} }}
+            - {{ name: green, weight: {second}, handler: {{ upstream: green }} }}
+          sticky: {{ cookie: {cookie} }}
+    handler: {{ upstream: blue }}"
+        );
+        config(&[("blue", &blue), ("green", &green)], &routes)
+    };
+    let server = Tidegate::start(&with([1, 0], "variant"));
+    let set = |fields: &str| {
+        let response = get(&server, "/", fields);
+        (response.text(), response.header("set-cookie").map(str::to_owned))
+    };
+    // Neither Max-Age nor Expires (RFC 6265 5.3).
+    let cookie = |name: &str| Some(format!("variant={name}; Path=/; HttpOnly; SameSite=Lax"));
+    assert_eq!(set(""), ("blue".to_owned(), cookie("blue")));
+    assert_eq!(set("cookie: a=b; variant=blue\r\n"), ("blue".to_owned(), None));
+    // Neither a variant that has no weight nor one that does not exist.
+    for other in ["green", "red", ""] {
+        let fields = format!("cookie: variant={other}\r\n");
+        assert_eq!(set(&fields), ("blue".to_owned(), cookie("blue")), "{other}");
+    }
+    reload(&server, &with([0, 1], "variant"));
+    assert_eq!(set("cookie: variant=blue\r\n"), ("green".to_owned(), cookie("green")));
+    assert_eq!(set("cookie: variant=green\r\n"), ("green".to_owned(), None));
+    // A cookie that outlives the session, also of a client that has one of the session.
+    reload(&server, &with([1, 0], "{ name: variant, max_age: 1h }"));
+    let stored = "variant=blue; Path=/; Max-Age=3600; HttpOnly; SameSite=Lax".to_owned();
+    assert_eq!(set("cookie: variant=green\r\n"), ("blue".to_owned(), Some(stored)));
 }
 
 #[test]
