@@ -255,6 +255,11 @@ fn credentials_over_plain_http_are_noted() {
                 "auth: {{ any: [{{ key_auth: {{}} }}, {{ introspection: {{ url: '{scheme}/i', \
                  client_id: a, client_secret: b }} }}] }}"
             ),
+            format!("auth: {{ any: [{{ forward_auth: {{ url: '{scheme}/verify' }} }}] }}"),
+            format!(
+                "auth: {{ any: [{{ key_auth: {{}} }}, {{ oidc: {{ issuer: '{scheme}', client_id: \
+                 a, cookie_secrets: 0123456789abcdef0123456789abcdef }} }}] }}"
+            ),
         ]
     };
     for filter in id("http://id.test") {
