@@ -41,6 +41,10 @@ impl Application for StatusAdapter {
         }
     }
 
+    fn check_progress(&self) {
+        self.0.check_progress();
+    }
+
     fn lag_ms(&self) -> u64 {
         self.0.lag_ms()
     }

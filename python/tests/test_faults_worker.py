@@ -71,6 +71,25 @@ def test_only_the_stuck_worker_is_killed_and_its_stack_is_logged(start_server, i
     wait_for_workers(server, 2, f"/{prefix}pid", gone=stuck)
 
 
+@app.part
+async def blocks_later(scope, receive, send):
+    """Blocks the loop in another step than the one in which the request was taken."""
+    await asyncio.sleep(0)
+    note("blocked", os.getpid())
+    while True:
+        time.sleep(3600)
+
+
+def test_a_worker_is_killed_that_one_request_blocks_while_no_other_waits(start_server):
+    server = start_server("test_faults_worker:app", workers=1, timeout=2)
+    with server.connect() as client:
+        client.send(request("GET", "/blocks_later"))
+        stuck = server.note("blocked")
+        server.line(rf"does not respond and is killed .*process={stuck} reason=stuck")
+    server.line("a worker process is ready", 2)
+    assert server.get("/pid").header("x-process") != str(stuck)
+
+
 def wait_for_workers(server, count, target="/pid", gone=None):
     """Waits until `count` processes respond, none of which is `gone`."""
     with Load(server, 8, target, is_fresh=True) as load:

@@ -288,7 +288,9 @@ def run_asgi(
     )
     loop.add_reader(server.fileno(), server.drain)
     loop.call_soon(server.warm_up)
-    loop.call_soon(worker.ready)
+    # After the first steps of the request loops, which an eager Task makes at once: requests would
+    # find none of them idle.
+    loop.call_soon(loop.call_soon, worker.ready)
     runner = start_tasks(settings, loop)
     try:
         loop.run_forever()

@@ -87,6 +87,15 @@ impl AppStatus {
         &self.event
     }
 
+    /// Alerts an event loop that has requests in flight: its lag grows until it handles that. So a
+    /// request that blocks the loop is noticed although nothing else waits. Threads of WSGI report
+    /// the progress of each call.
+    pub fn check_progress(&self) {
+        if !self.queue.serves_threads() && self.metrics.in_flight.load(Ordering::Relaxed) > 0 {
+            self.queue.alert();
+        }
+    }
+
     /// For how many milliseconds queued work has made no progress.
     pub fn lag_ms(&self) -> u64 {
         self.queue.unheard_us().max(since_us(&self.untaken_us)) / 1000

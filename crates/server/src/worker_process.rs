@@ -43,6 +43,10 @@ pub trait Application: Send + Sync {
     /// Returns the statistics so far. `rss_bytes` and `stalls` are filled in by the caller.
     fn stats(&self) -> Stats;
 
+    /// Notifies an event loop that has requests in flight, so that [`Application::lag_ms`] grows
+    /// while one of them blocks it.
+    fn check_progress(&self) {}
+
     /// Returns for how many milliseconds the application has not responded although requests wait:
     /// its event loop has not handled the notification, or no thread has taken a request.
     fn lag_ms(&self) -> u64;

@@ -20,6 +20,8 @@ pub(super) async fn report(process: Rc<Process>) {
         if process.channel.send_message(&WorkerMessage::Stats(Box::new(stats))).await.is_err() {
             return; // the supervisor is gone
         }
+        // The next report has the result.
+        application.check_progress();
         net::timer::sleep(REPORT_EVERY).await;
     }
 }
