@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -70,7 +71,21 @@ def test_what_a_job_raises_is_reported():
     job = fails.enqueue()
     assert tasks.run_waiting() == 1
     with pytest.raises(tasks.JobFailed, match="LookupError: nothing there"):
-        job.result(timeout=1)
+        job.result(timeout=60)
+
+
+def test_a_job_runs_where_django_is_imported_without_settings():
+    pytest.importorskip("django")
+    program = """
+import django.db
+from tidegate import tasks
+job = tasks.task(lambda number: 2 * number, name="doubles", keep_result=60).enqueue(2)
+assert tasks.run_waiting() == 1
+print(job.result())
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True,
+                          check=False)
+    assert done.stdout == "4\n", done.stderr
 
 
 def test_options_of_a_job():

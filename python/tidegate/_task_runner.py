@@ -300,7 +300,8 @@ def _report(attempt: _Attempt, number: int, value: object, error: BaseException 
 def _close_old_connections() -> None:
     """Closes stale connections of Django, which does so between requests only."""
     django = sys.modules.get("django.db")
-    if django is not None:
+    # A program may use parts of Django without its settings, and has no connections then.
+    if django is not None and sys.modules["django.conf"].settings.configured:
         django.close_old_connections()
 
 
