@@ -188,6 +188,8 @@ class Server:
         def found():
             return next((int(m[1]) for m in map(LISTENING.search, self._lines) if m), None)
         self.port = self._wait(found, "address")
+        if self.directory:
+            self.serves("main")
         if KIND != "tidegate":
             self._wait_for_connect()
         return self
@@ -202,6 +204,12 @@ class Server:
             except OSError:
                 time.sleep(0.05)
         raise AssertionError(f"no server listens at {self.port}: {self.log()}")
+
+    def serves(self, *apps):
+        """Waits until applications of a gateway are ready: a request waits 10 s for one that
+        starts, which takes longer on a busy machine."""
+        for app in apps:
+            self.line(rf"a worker process is ready app={app}\b")
 
     def line(self, pattern, count=1):
         """Waits for `count` lines of the log that the pattern matches; returns the last match."""

@@ -42,6 +42,7 @@ def gateway(tmp_path):
         running.port = int(running.line(r"name=web address=127\.0\.0\.1:(\d+)")[1])
         running.admin = int(running.line(r"name=admin address=127\.0\.0\.1:(\d+)")[1])
         running.file = file
+        running.serves("one", "two")
         yield running
 
 

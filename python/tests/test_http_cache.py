@@ -99,6 +99,7 @@ def gateway(tmp_path_factory):
     with Server([sys.executable, "-m", "tidegate", "up", str(file)], here) as running:
         running.port = int(running.line(r"name=web address=127\.0\.0\.1:(\d+)")[1])
         running.admin = int(running.line(r"name=admin address=127\.0\.0\.1:(\d+)")[1])
+        running.serves("wsgi", "asgi")
         yield running
 
 
