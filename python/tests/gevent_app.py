@@ -161,15 +161,20 @@ def spins(environ, start_response):
         pass
 
 
-@tasks.task(keep_result=60, timeout=0.3)
-def job(seconds):
-    time.sleep(seconds)
+@tasks.task(keep_result=60)
+def ends():
+    time.sleep(0.01)
     return "done"
+
+
+@tasks.task(keep_result=60, timeout=0.3)
+def does_not_end():
+    time.sleep(3600)
 
 
 @app.part
 def runs_job(environ, start_response):
-    queued = job.enqueue(float(environ["QUERY_STRING"]))
+    queued = {"ends": ends, "does_not_end": does_not_end}[environ["QUERY_STRING"]].enqueue()
     try:
         return text(start_response, queued.result(timeout=30).encode())
     except tasks.JobFailed as error:

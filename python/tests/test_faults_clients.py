@@ -143,9 +143,13 @@ async def listens(scope, receive, send):
     """Server-sent events: writes until the disconnect."""
     await start(send, headers=[(b"cache-control", b"no-cache")])
     watch = asyncio.ensure_future(until_disconnect(receive))
-    while not watch.done():
-        await more(send, b"data: tick\n\n")
-        await asyncio.wait([watch], timeout=0.02)
+    try:
+        while not watch.done():
+            await more(send, b"data: tick\n\n")
+            await asyncio.wait([watch], timeout=0.02)
+    except OSError:
+        # The event comes next: the disconnect was noticed between two of them.
+        await watch
     note("listener-gone")
 
 

@@ -43,7 +43,7 @@ async def held(scope, receive, send):
 
 @app.part
 async def blocked(scope, receive, send):
-    note("begun")
+    note("begun", os.getpid())
     threading.Event().wait()
 
 
@@ -211,12 +211,14 @@ def test_max_requests_replaces_a_worker(start_gunicorn):
 
 
 def test_a_blocked_event_loop_is_killed(start_gunicorn):
-    server = start_gunicorn("app", "--timeout=2")
+    # A worker reports once a second that it lives; one that starts slowly is killed as well.
+    server = start_gunicorn("app", "--timeout=4")
     with server.connect() as client:
         client.send(request("GET", "/blocked"))
-        server.note("begun")
-        server.line("WORKER TIMEOUT")
-        server.line("Booting worker with pid", count=2)
+        blocked = server.note("begun")
+        server.line(rf"WORKER TIMEOUT \(pid:{blocked}\)")
+        begun = re.findall(r"Booting worker with pid: (\d+)", server.log())
+        server.line("Booting worker with pid", count=begun.index(str(blocked)) + 2)
     assert server.get("/pid").status == 200
 
 

@@ -5,6 +5,7 @@ import ctypes
 import json
 import logging
 import logging.config
+import os
 import re
 import sys
 import time
@@ -122,45 +123,47 @@ def test_errors_stay_in_the_log_though_dict_config_disables_loggers(start_server
 STALL = r"WARN a call in the application blocks and holds up requests .*"
 
 
-def call_that(function):
+def call_that(function, *arguments):
     """A frame between the loop and the blocking call."""
-    return function()
+    return function(*arguments)
 
 
-# Both block the loop for longer than the server tolerates in silence.
-def compute():
-    end = time.monotonic() + 0.7
-    while time.monotonic() < end:
+# Each blocks the loop until there is a file.
+def compute(file):
+    while not os.path.exists(file):
         pass
 
 
-def sleep():
-    time.sleep(0.7)
+def sleep(file):
+    while not os.path.exists(file):
+        time.sleep(0.2)
 
 
-def hold():
+def hold(file):
     """Keeps the GIL, for which the server waits half a second."""
-    ctypes.PyDLL(None).usleep(2_000_000)
+    while not os.path.exists(file):
+        ctypes.PyDLL(None).usleep(2_000_000)
 
 
 @app.part
 async def blocks(scope, receive, send):
     note("blocks")
-    how = scope["query_string"].decode()
-    call_that({"compute": compute, "sleep": sleep, "hold": hold}[how])
+    how, _, file = scope["query_string"].decode().partition(",")
+    call_that({"compute": compute, "sleep": sleep, "hold": hold}[how], file)
     await reply(send, b"")
 
 
 @pytest.mark.parametrize("how", ["compute", "sleep", "hold"])
-def test_a_call_that_blocks_is_logged_with_a_readable_stack(start_server, how):
+def test_a_call_that_blocks_is_logged_with_a_readable_stack(start_server, tmp_path, how):
     server = start_server("test_logs:app")
     with server.connect() as client, server.connect() as other:
-        client.send(request("GET", f"/blocks?{how}"))
+        client.send(request("GET", f"/blocks?{how},{tmp_path}/logged"))
         server.note("blocks")
         other.send(request("GET", "/logs"))
+        stack = server.line(STALL + r'stack="(.*)"')[1]
+        (tmp_path / "logged").touch()
         assert client.response().status == 200
         assert other.response().status == 200
-    stack = server.line(STALL + r'stack="(.*)"')[1]
     frames = rf"{how} \(\S*test_logs.py:\d+\) < call_that \(\S*test_logs.py:\d+\) < blocks \("
     assert re.search(frames, stack), stack
     assert "_worker.py" not in stack and "\\n" not in stack

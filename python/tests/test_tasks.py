@@ -49,7 +49,7 @@ def test_a_job_runs_with_its_arguments_and_stores_its_result():
     assert (job.state(), CALLS) == ("waiting", [])
     assert tasks.run_waiting() == 1
     assert CALLS == [((1, b"x"), {"named": ["y"]})]
-    assert (job.state(), job.result(timeout=1)) == ("ended", 1)
+    assert (job.state(), job.result(timeout=60)) == ("ended", 1)
     assert tasks.current() is None
 
 
@@ -62,7 +62,7 @@ def test_coroutines_are_awaited_and_can_enqueue():
         job = await arecord.aenqueue("v")
         assert await job.astate() == "waiting"
         assert await asyncio.to_thread(tasks.run_waiting) == 1
-        return await job.aresult(timeout=5)
+        return await job.aresult(timeout=60)
 
     assert asyncio.run(enqueue()) == ("v", 1)
 
