@@ -18,13 +18,15 @@ fn begin(server: &Tidegate, fields: &str) -> Connection {
 
 #[test]
 fn requests_of_a_low_priority_are_rejected_first() {
-    let (opener, wait) = gate();
+    let (release, wait) = gate();
     let wait = Arc::new(wait);
     let slow = Upstream::start(move |peer| {
         peer.read_head();
         wait.wait();
         peer.send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone");
     });
+    // Dropped before the upstream, whose scripts wait for it.
+    let opener = release;
     let routes = "  - name: api
     filters:
       - concurrency:

@@ -9,13 +9,15 @@ use super::{config, get, reload, says};
 
 #[test]
 fn copies_in_flight_count_against_the_budget_of_the_next_configuration() {
-    let (opener, wait) = gate();
+    let (release, wait) = gate();
     let wait = Arc::new(wait);
     let shadow = Upstream::start(move |peer| {
         peer.read_head();
         wait.wait();
         peer.send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     });
+    // Dropped before the upstream, whose scripts wait for it.
+    let opener = release;
     let real = says("real");
     let with = |concurrent: u32| {
         let mirror = format!("to: {{ upstream: shadow }}, concurrent: {concurrent}, timeout: 5m");
