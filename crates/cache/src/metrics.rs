@@ -130,11 +130,11 @@ impl CacheMetrics {
     pub(crate) fn derived(&self, coding: Option<Coding>, took_us: u64, bytes: u64) {
         let at = coding.map_or(DERIVED - 1, |coding| coding as usize);
         let token = coding.map_or("identity", Coding::token);
-        self.derived.add(at, token, bytes);
         let MetricSource { telemetry, worker, cache } = &self.derived.source;
         let family = &families::CACHE_DERIVE;
         let new_counter = || telemetry.worker_histogram(*worker, family, &[cache, token]);
         self.took[at].get_or_init(new_counter).record_us(took_us);
+        self.derived.add(at, token, bytes);
     }
 }
 

@@ -182,11 +182,13 @@ impl TranscodeRequest<'_> {
             let stored = match made.await {
                 Ok(Ok((made, ended_us))) => {
                     let bytes = made.response().map_or(0, |made| made.content.len());
-                    metrics.derived(target, ended_us.saturating_sub(begun_us), bytes);
                     if shorter_than.is_some() {
                         made.state.mark_tried(index(target));
                     }
-                    cache.store().insert_derived(made).ok()
+                    let stored = cache.store().insert_derived(made).ok();
+                    // What is counted can be found.
+                    metrics.derived(target, ended_us.saturating_sub(begun_us), bytes);
+                    stored
                 }
                 Ok(Err(TranscodeError::Damaged)) => {
                     cache.remove_damaged(&canonical);
