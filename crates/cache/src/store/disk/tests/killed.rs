@@ -1,6 +1,6 @@
 //! A process that is killed while it writes.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -13,6 +13,9 @@ use crate::{Content, Object, ObjectKind};
 /// Tells the test's second process where to write.
 const FOLDER: &str = "TIDEGATE_TEST_DISK_FOLDER";
 const SIZE: u64 = 32 * MIB;
+/// Pages that are written before the last one was seen to be: far fewer than the directory holds,
+/// however late the process is killed.
+const AHEAD: u64 = 20;
 
 /// The content of a page says which it is, at every location.
 fn content(number: u64) -> Vec<u8> {
@@ -34,6 +37,9 @@ fn writes_until_it_is_killed() {
     let Ok(directory) = std::env::var(FOLDER) else { return };
     let store = open(Path::new(&directory), SIZE);
     for number in 0.. {
+        if number >= AHEAD && std::io::stdin().read_exact(&mut [0]).is_err() {
+            return;
+        }
         store.insert(page(&store, number), store.purge_epoch(), 32).unwrap();
         super::wait_for(&store, |stats| stats.written > number);
         println!("\nwritten {number}");
@@ -49,13 +55,16 @@ fn surviving_records_are_complete() {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name, "--nocapture"])
             .env(FOLDER, directory.path())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        let mut read = child.stdin.take().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let numbers = lines.filter_map(|line| line.unwrap().strip_prefix("written ")?.parse().ok());
         // Killed behind a line: somewhere in the one after it.
-        let last: u64 = numbers.take(1 + random.usize(..200)).last().unwrap();
+        let numbers = numbers.take(1 + random.usize(..200));
+        let last: u64 = numbers.inspect(|_| read.write_all(b".").unwrap()).last().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         let store = open(directory.path(), SIZE);
