@@ -113,7 +113,7 @@ async fn get(handler: &FilesHandler, target: &str, headers: &[(&str, &str)]) -> 
 }
 
 fn run(test: impl Future<Output = ()>) {
-    net::worker::block_on_local(test);
+    net::manual_time::block_on(test);
 }
 
 #[test]
