@@ -50,7 +50,7 @@ fn client_with(settings: EtcdSettings) -> Rc<Etcd> {
 /// Waits until a client reads from etcd.
 async fn eventually(what: &str, etcd: &Etcd) {
     let read = async { while get(etcd, "nothing").await.is_err() {} };
-    net::timer::within(Duration::from_secs(20), read).await.expect(what);
+    net::timer::within(Duration::from_secs(60), read).await.expect(what);
 }
 
 async fn put(etcd: &Etcd, key: &str, value: &str) -> Result<i64, EtcdError> {

@@ -82,7 +82,7 @@ fn a_transaction_is_executed_as_a_whole() {
 fn a_lease_lives_while_it_is_kept_alive() {
     with_cluster(1, &[], async |cluster| {
         let etcd = client(&cluster);
-        let grant = LeaseGrantRequest { ttl: 1, id: 0 };
+        let grant = LeaseGrantRequest { ttl: 3, id: 0 };
         let (kept, left) =
             (etcd.lease_grant(&grant).await.unwrap(), etcd.lease_grant(&grant).await);
         let left = left.unwrap();

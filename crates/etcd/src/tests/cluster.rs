@@ -114,6 +114,7 @@ impl Cluster {
     pub(super) fn control(&self, arguments: &[&str]) {
         let mut command = Command::new("etcdctl");
         command.env("ETCDCTL_API", "3").arg(format!("--endpoints={}", self.members[0].url));
+        command.args(["--dial-timeout=60s", "--command-timeout=60s"]);
         let output = command.args(arguments).output().unwrap();
         assert!(output.status.success(), "{arguments:?}: {output:?}");
     }
