@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 const PREFIX: &str = "tidegate-bench-";
 /// Time-out for killed processes to end.
-const GONE_WAIT: Duration = Duration::from_secs(1);
+const GONE_WAIT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Maximum number of names that are tried: a run in another PID namespace can have the same name,
 /// and its sweep can remove a directory before it is locked.
