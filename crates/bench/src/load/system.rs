@@ -88,8 +88,8 @@ mod tests {
             timer.clear();
         }
         // Once set again it is not readable before it expires again.
-        timer.set(Duration::from_millis(20), Duration::ZERO).unwrap();
         let start = Instant::now();
+        timer.set(Duration::from_millis(20), Duration::ZERO).unwrap();
         assert_eq!(epoll.wait().unwrap(), 1);
         assert!(start.elapsed() >= Duration::from_millis(19));
     }

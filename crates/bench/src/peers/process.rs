@@ -264,6 +264,8 @@ mod tests {
     use super::{Cores, Line, Member, Process, ProcessPlacement, descendants};
     use std::time::{Duration, Instant};
 
+    const PATIENCE: Duration = Duration::from_secs(60);
+
     fn shell(script: &str) -> Line {
         let words = ["sh", "-c", script].map(str::to_owned).to_vec();
         Line { words, environment: Vec::new() }
@@ -277,7 +279,7 @@ mod tests {
     }
 
     fn descendants_of(process: &Process, count: usize) -> Vec<Member> {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let found = descendants(process.id());
             if found.len() >= count {
@@ -299,7 +301,7 @@ mod tests {
     #[test]
     fn what_it_said_and_how_it_ended_is_known() {
         let (mut process, _folder) = started("echo no such thing >&2; exit 3");
-        let status = process.wait(Duration::from_secs(10)).unwrap().unwrap();
+        let status = process.wait(PATIENCE).unwrap().unwrap();
         assert_eq!(status.code(), Some(3));
         assert_eq!(process.output(), "no such thing");
         assert!(process.ended());
@@ -317,7 +319,7 @@ mod tests {
         let placement = ProcessPlacement { group: None, cores: Some(last) };
         let log = directory.path().join("log");
         let mut process = Process::start_in(placement, &line, directory.path(), &log).unwrap();
-        process.wait(Duration::from_secs(10)).unwrap().unwrap();
+        process.wait(PATIENCE).unwrap().unwrap();
         assert_eq!(process.output(), format!("Cpus_allowed_list:\t{last}"));
     }
 

@@ -207,10 +207,15 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        let began = Instant::now();
-        let why = probe(address, &request(address, "/"), began + Duration::from_millis(300));
-        assert!(why.unwrap_err().contains("does not answer rightly"));
-        let took = began.elapsed();
+        let look = || {
+            let began = Instant::now();
+            let why = probe(address, &request(address, "/"), began + Duration::from_millis(300));
+            (why.unwrap_err(), began.elapsed())
+        };
+        // A busy machine may be too slow to connect in that time.
+        let is_late = |why: &str| why.contains("cannot be connected to");
+        let (why, took) = (0..100).map(|_| look()).find(|(why, _)| !is_late(why)).unwrap();
+        assert!(why.contains("does not answer rightly"), "{why}");
         assert!(took >= Duration::from_millis(300) && took < WAIT, "{took:?}");
         server.join().unwrap();
     }

@@ -1,6 +1,6 @@
 //! RESP.
 
-use super::{Act, Scripted, consistent, plan};
+use super::{Act, Scripted, consistent, is_something, plan, until};
 use crate::load::{
     Command, Errors, LoadOutcome, LoadPlan, Mode, PIPELINE_MAX, Target, Traffic, run,
 };
@@ -12,7 +12,7 @@ fn traffic(command: Command, pipeline: u32) -> Traffic {
 fn load(server: &Scripted, command: Command, pipeline: u32) -> LoadOutcome {
     let target =
         Target { address: server.address.clone(), tls: None, traffic: traffic(command, pipeline) };
-    consistent(run(&target, &plan()).unwrap())
+    until(|| consistent(run(&target, &plan()).unwrap()), is_something)
 }
 
 fn says(answer: &'static [u8]) -> Scripted {
@@ -56,8 +56,9 @@ fn a_response_too_few_is_a_time_out() {
     let target =
         Target { address: server.address.clone(), tls: None, traffic: traffic(Command::Inline, 4) };
     let timeout = std::time::Duration::from_millis(50);
-    let found = consistent(run(&target, &LoadPlan { connections: 1, timeout, ..plan() }).unwrap());
-    assert!(found.errors.timeout > 0);
+    let plan = LoadPlan { connections: 1, timeout, ..plan() };
+    let load = || consistent(run(&target, &plan).unwrap());
+    let found = until(load, |found| found.errors.timeout > 0);
     assert_eq!(found.errors, Errors { timeout: found.errors.timeout, ..Errors::default() });
 }
 

