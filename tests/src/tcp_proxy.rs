@@ -34,6 +34,8 @@ struct Conditions {
     /// True when the proxy is dropped.
     is_over: bool,
     connections: Vec<Weak<ProxiedConnection>>,
+    /// How many directions have read bytes, or an end, that may not pass.
+    held: usize,
 }
 
 /// A connection of a client, and the one to the server that belongs to it.
@@ -208,8 +210,11 @@ impl Network {
             let is_half_open = connection.is_half_open.load(Ordering::SeqCst);
             !is_over(conditions) && (conditions.is_silent || is_half_open)
         };
-        let conditions = self.changed.wait_while(self.conditions(), waits);
-        let mut conditions = conditions.unwrap_or_else(PoisonError::into_inner);
+        let mut conditions = self.conditions();
+        conditions.held += 1;
+        let waited = self.changed.wait_while(conditions, waits);
+        let mut conditions = waited.unwrap_or_else(PoisonError::into_inner);
+        conditions.held -= 1;
         let delay = conditions.delay;
         if !delay.is_zero() {
             let delays = |conditions: &mut Conditions| !is_over(conditions);
@@ -231,7 +236,7 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::*;
-    use crate::{Connection, PATIENCE, Upstream};
+    use crate::{Connection, PATIENCE, Upstream, eventually};
 
     /// A server that sends every line back, and a proxy in front of it.
     fn echo() -> (Upstream, TcpProxy) {
@@ -252,12 +257,13 @@ mod tests {
         connection.expect("line\n");
     }
 
-    /// Nothing arrives within a time in which an echo would have arrived for long.
-    fn is_silent(stream: &mut TcpStream) {
-        stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a time-out");
+    /// The proxy has what was sent, and keeps it.
+    fn is_held(proxy: &TcpProxy, stream: &mut TcpStream) {
+        eventually("the proxy has the line", || proxy.network.conditions().held == 1);
+        stream.set_nonblocking(true).expect("an option");
         let read = stream.read(&mut [0; 16]);
         assert!(read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+        stream.set_nonblocking(false).expect("an option");
     }
 
     #[test]
@@ -267,8 +273,9 @@ mod tests {
         is_passed(&mut passing);
         proxy.silence();
         let mut silent = TcpStream::connect(proxy.address).expect("a connection");
+        silent.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         silent.write_all(b"two\n").expect("it is open");
-        is_silent(&mut silent);
+        is_held(&proxy, &mut silent);
         proxy.pass();
         assert_eq!(silent.read(&mut [0; 16]).expect("the echo"), 4);
         proxy.delay(Duration::from_millis(20));
@@ -276,7 +283,7 @@ mod tests {
         proxy.pass();
         proxy.leave_half_open();
         silent.write_all(b"two\n").expect("it is open");
-        is_silent(&mut silent);
+        is_held(&proxy, &mut silent);
         is_passed(&mut Connection::to(proxy.address));
     }
 
