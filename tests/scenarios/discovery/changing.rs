@@ -45,7 +45,7 @@ fn no_request_fails(settings: &str) {
 
 #[test]
 fn no_request_fails_under_p2c_with_health_checks() {
-    no_request_fails("health: { path: /, interval: 100ms }, slow_start: 1s");
+    no_request_fails("health: { path: /, interval: 100ms, timeout: 1m }, slow_start: 1s");
 }
 
 #[test]

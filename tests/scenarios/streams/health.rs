@@ -36,7 +36,7 @@ fn health_checks_take_a_server_out_and_bring_it_back() {
     let (second, two) = named("two", address, 0);
     // Neither another attempt nor an ejection hides a server that is down.
     let health = "balance: round_robin, retries: { attempts: 1 }, ejection: { failures: 0 }, \
-                  health: { interval: 100ms, unhealthy_after: 2 }, timeouts:";
+                  health: { interval: 100ms, timeout: 1m, unhealthy_after: 2 }, timeouts:";
     let config = config(&format!("\"{one}\", \"{two}\""), "").replace("timeouts:", health);
     // Each worker takes turns by itself.
     let server = Tidegate::start(&format!("workers: 1\n{config}"));
