@@ -285,6 +285,7 @@ fn requests_in_flight_keep_their_routes_over_a_reload() {
         "local tide, shared, time = require 'tide', require 'tide.shared', require 'tide.time'
       return function(request, response)
         if request.query.go then shared.set('go', true) return response:text('gone') end
+        if request.query.waits then return response:text(tostring(shared.get('waits'))) end
         shared.set('waits', true)
         while not shared.get('go') do time.sleep(1) end
         response:stream(tide.route(request, { target = '/said' }))
@@ -297,6 +298,7 @@ fn requests_in_flight_keep_their_routes_over_a_reload() {
     let server = server(script, &address, &said("one"));
     let mut client = server.connect("web");
     client.send("GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
+    eventually("the request is in flight", || get(&server, "/x?waits").text() == "true");
     let config = std::fs::read_to_string(server.path("tidegate.yaml")).expect("the configuration");
     let config = config.replace("body: one", "body: two");
     server.write("tidegate.yaml", config);
