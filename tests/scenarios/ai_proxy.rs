@@ -247,10 +247,11 @@ fn a_silent_provider_gives_504_and_an_absent_one_502() {
     let silent = Upstream::start(|peer| {
         peer.read_until_gone();
     });
-    let text = with_main(&silent).replace("response: 10s", "response: 300ms");
-    let server = Tidegate::start(&text);
+    let text = with_main(&silent);
+    let server = Tidegate::start(&text.replace("response: 10s", "response: 300ms"));
     let late = chat(&server, r#"{"model":"gpt-4o"}"#);
     assert_eq!((late.status, code(&late).as_str()), (504, "provider_timeout"));
+    let server = Tidegate::start(&text);
     let absent = chat(&server, r#"{"model":"deployed"}"#);
     assert_eq!((absent.status, code(&absent).as_str()), (502, "provider_failed"));
 }

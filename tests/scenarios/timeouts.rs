@@ -42,11 +42,11 @@ fn a_head_that_stops() {
 fn a_head_that_never_stops() {
     let server = Tidegate::start(&responding("timeouts: { head: 1s }"));
     let mut client = server.connect("web");
-    client.send("GET /ping HTTP/1.1\r\n");
-    // A line every few milliseconds: the time-out bounds the whole head, not its pauses.
+    client.send("GET /ping HTTP/1.1\r\nx: ");
+    // A byte every few milliseconds: the time-out bounds the whole head, not its pauses.
     let mut reader = client.clone_for_reading();
     let sender = std::thread::spawn(move || {
-        while client.try_send("x: y\r\n") {
+        while client.try_send("y") {
             std::thread::sleep(Duration::from_millis(10));
         }
     });
@@ -59,10 +59,11 @@ fn a_head_that_never_stops() {
 #[test]
 fn a_body_that_stops() {
     let upstream = Upstream::start(|peer| {
-        let head = peer.read_head();
-        peer.expect("half");
-        // Half a body must not pass for a whole one: the connection breaks instead.
-        assert_eq!(peer.read_until_gone(), b"", "{head}");
+        let request = String::from_utf8(peer.read_until_gone()).expect("text");
+        let (_, body) = request.split_once("\r\n\r\n").unwrap_or_default();
+        // Half a body must not pass for a whole one: the connection breaks instead. A busy machine
+        // may break it before anything was passed on.
+        assert!("half".starts_with(body), "{request}");
     });
     let server = Tidegate::start(&behind(&upstream, "timeouts: { body: 1s }"));
     let mut client = server.connect("web");

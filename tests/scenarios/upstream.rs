@@ -30,7 +30,7 @@ mod tls;
 mod trailing;
 mod tunnelling;
 
-use refusing::Refusing;
+pub(crate) use refusing::Refusing;
 use scenarios::{HttpResponse, Metrics, Tidegate, Upstream, eventually};
 use serde_json::Value;
 
