@@ -1,6 +1,7 @@
 //! HTTP/2 on listeners, in the clear by prior knowledge, with curl as the client.
 
 use crate::setup::{behind, body};
+use crate::upstream::Refusing;
 use scenarios::{Connection, Exit, Http2Peer, Process, Tidegate, Upstream, command_exists, frame};
 use std::process::Command;
 use std::sync::{Arc, Barrier};
@@ -68,8 +69,10 @@ fn limits_and_faults_are_responses_on_their_stream() {
     assert!(exit.stdout.starts_with("HTTP/2 413"), "{exit:?}");
     let exit = curl(&server, "/", &["-H", &format!("a: {}", "a".repeat(40_000))]);
     assert!(exit.stdout.starts_with("HTTP/2 431"), "{exit:?}");
-    drop(upstream);
-    let exit = curl(&server, "/", &[]);
+    let down = Refusing::start();
+    let address = upstream.address().to_string();
+    let config = behind(&upstream, "").replace(&address, &down.address().to_string());
+    let exit = curl(&Tidegate::start(&config), "/", &[]);
     assert!(exit.stdout.starts_with("HTTP/2 502"), "{exit:?}");
 }
 
