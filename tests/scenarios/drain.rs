@@ -76,7 +76,6 @@ fn a_head_that_is_half_there_may_be_finished() {
 #[test]
 fn what_is_not_finished_in_time_is_cut() {
     let upstream = Upstream::start(|peer| {
-        peer.read_head();
         peer.read_until_gone();
     });
     let server = Tidegate::start(&behind(&upstream, "timeouts: { drain: 200ms }"));
@@ -114,7 +113,6 @@ fn a_response_that_ends_with_its_connection_is_cut_with_a_reset() {
 #[test]
 fn a_second_interrupt_stops_at_once() {
     let upstream = Upstream::start(|peer| {
-        peer.read_head();
         peer.read_until_gone();
     });
     let server = Tidegate::start(&behind(&upstream, ""));
@@ -131,7 +129,7 @@ fn a_second_interrupt_stops_at_once() {
 
 #[test]
 fn it_continues_to_accept_for_a_configured_time() {
-    let server = Tidegate::start(&responding("timeouts: { drain_delay: 3s }"));
+    let server = Tidegate::start(&responding("timeouts: { drain_delay: 1h }"));
     let address = server.address("web");
     server.signal("TERM");
     server.wait_for_log("draining");
@@ -140,7 +138,18 @@ fn it_continues_to_accept_for_a_configured_time() {
     let mut client = Connection::to(address);
     client.send(PING);
     assert_eq!(client.read_response().status, 200);
+    // An interrupt ends the wait.
+    server.signal("INT");
     assert_eq!(server.wait().code, Some(0));
+
+    let server = Tidegate::start(&responding("timeouts: { drain_delay: 200ms }"));
+    server.address("web");
+    let begin = Instant::now();
+    server.signal("TERM");
+    let exit = server.wait();
+    assert!(begin.elapsed() >= Duration::from_millis(200));
+    assert!(exit.stderr.contains("drained"), "{}", exit.stderr);
+    assert_eq!(exit.code, Some(0));
 }
 
 #[test]

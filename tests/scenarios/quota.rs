@@ -1,7 +1,7 @@
 //! `quota` and limits of consumers through a whole server with two workers: use, rejection, state
 //! across reloads and a killed process, the admin API and metrics.
 
-use scenarios::{HttpResponse, Tidegate, eventually};
+use scenarios::{HttpResponse, Tidegate};
 
 fn config(directory: &std::path::Path, limit: u32, alice: u32) -> String {
     let directory = directory.display();
@@ -55,10 +55,10 @@ fn admin(server: &Tidegate, line: &str) -> HttpResponse {
 }
 
 fn reload(server: &Tidegate, config: &str, version: &str) {
+    let before = server.metrics().sum("tidegate_config_reloads_total", &[]);
     server.rewrite_config(config);
-    eventually("both workers serve the new configuration", || {
-        (0..8).all(|_| get(server, "/version", "bob").text() == version)
-    });
+    server.wait_for_metric("tidegate_config_reloads_total", &[], before + 1.0);
+    assert_eq!(get(server, "/version", "bob").text(), version);
 }
 
 #[test]

@@ -109,8 +109,8 @@ fn the_upstream_may_end_first() {
     assert_eq!(client.read_to_end(), b"bye");
     client.send("still here");
     client.finish_sending();
-    drop(upstream);
     closes(&server, "upgrade_finished");
+    drop(upstream); // its script has seen what it expects
 }
 
 #[test]
@@ -129,18 +129,20 @@ fn an_idle_tunnel_ends() {
 
 #[test]
 fn a_client_that_vanishes_ends_the_tunnel_for_the_upstream() {
-    let upstream = Upstream::start(|peer| {
+    let (ends, ended) = std::sync::mpsc::channel();
+    let upstream = Upstream::start(move |peer| {
         accept_upgrade(peer);
         peer.expect("a word");
         peer.send("heard");
         peer.read_until_gone();
+        ends.send(()).expect("the test waits");
     });
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = upgrade(&server);
     client.send("a word");
     client.expect("heard");
     client.reset();
-    drop(upstream); // its script has come to its end
+    ended.recv_timeout(scenarios::PATIENCE).expect("the script has come to its end");
     closes(&server, "client_gone");
 }
 
@@ -183,22 +185,32 @@ fn a_tunnel_without_frames_lives_until_the_time_to_drain_is_over() {
         // The end comes to this side too, and not as a reset.
         peer.expect_closed();
     });
-    let server = Tidegate::start(&behind(&upstream, "timeouts: { drain: 3s }"));
-    let (mut first, mut second) = (upgrade(&server), upgrade(&server));
-    // No frame of WebSocket: a Close frame would not be a frame either.
-    for client in [&mut first, &mut second] {
-        client.send("hello");
-        client.expect("hello");
-    }
-    let begin = Instant::now();
+    let echoes = |client: &mut Connection, text: &str| {
+        client.send(text);
+        client.expect(text);
+    };
+    let start = |drain: &str| {
+        let more = format!("timeouts: {{ drain: {drain} }}");
+        let server = Tidegate::start(&behind(&upstream, &more));
+        let mut clients = [upgrade(&server), upgrade(&server)];
+        // No frame of WebSocket: a Close frame would not be a frame either.
+        clients.iter_mut().for_each(|client| echoes(client, "hello"));
+        (server, clients)
+    };
+    let (server, mut clients) = start("1h");
     server.signal("TERM");
     server.wait_for_log("draining");
-    for client in [&mut first, &mut second] {
-        client.send("still here");
-        client.expect("still here");
+    clients.iter_mut().for_each(|client| echoes(client, "still here"));
+    for client in &mut clients {
+        client.finish_sending();
+        client.expect_closed();
     }
-    first.expect_closed();
-    second.expect_closed();
+    assert_eq!(server.wait().code, Some(0));
+
+    let (server, mut clients) = start("3s");
+    let begin = Instant::now();
+    server.signal("TERM");
+    clients.iter_mut().for_each(Connection::expect_closed);
     assert!(begin.elapsed() >= Duration::from_millis(2900), "{:?}", begin.elapsed());
     let exit = server.wait();
     assert_eq!(exit.code, Some(0));

@@ -152,10 +152,11 @@ fn a_close_while_the_upstream_pauses_in_its_response() {
 #[test]
 fn an_end_in_the_middle_of_the_request() {
     let upstream = Upstream::start(|peer| {
-        peer.read_head();
-        peer.expect("half");
+        // The end may be known before anything was passed on.
+        let request = String::from_utf8(peer.read_until_gone()).expect("text");
+        let (_, body) = request.split_once("\r\n\r\n").unwrap_or_default();
         // No end is made up for a body that was cut off.
-        assert_eq!(peer.read_until_gone(), b"");
+        assert!("half".starts_with(body), "{request}");
     });
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");
@@ -163,7 +164,6 @@ fn an_end_in_the_middle_of_the_request() {
     client.finish_sending();
     client.read_until_gone();
     drop(client);
-    drop(upstream);
     nothing_is_left(&server);
 }
 
