@@ -3,45 +3,46 @@
 use super::{
     GET, closed, gateway, servers, settle_without_connections, wait_until, wait_until_released,
 };
-use scenarios::{Tidegate, Upstream};
-use std::sync::Arc;
+use scenarios::Upstream;
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Says `words` to every request and reports when the gateway has hung up.
-fn reporting(words: &'static str) -> (Upstream, Receiver<()>) {
-    let (sender, receiver) = channel::<()>();
-    let sender: Arc<Mutex<Sender<()>>> = Arc::new(Mutex::new(sender));
+/// Says `words` to every request, and reports when it has come and when the gateway has hung up.
+fn reporting(words: &'static str) -> (Upstream, Receiver<&'static str>) {
+    let (sender, receiver) = channel();
+    let sender = Mutex::new(sender);
     let upstream = Upstream::start(move |peer| {
+        let tell = |word| {
+            sender.lock().expect("no script panics with it").send(word).expect("the test waits");
+        };
         peer.read_head();
+        tell("asked");
         peer.send(words);
         peer.read_until_gone();
-        sender.lock().expect("no script panics with it").send(()).expect("the test waits");
+        tell("gone");
     });
     (upstream, receiver)
 }
 
-fn wait_for_request(server: &Tidegate) {
-    wait_until(server, "a request in flight", |metrics| {
-        metrics.sum("tidegate_upstream_requests_in_flight", &[]) == 1.0
-    });
+fn hears(told: &Receiver<&'static str>, word: &str) {
+    assert_eq!(told.recv_timeout(scenarios::PATIENCE), Ok(word));
 }
 
 #[test]
 fn before_the_response() {
     for resets in [false, true] {
-        let (upstream, gone) = reporting("");
+        let (upstream, told) = reporting("");
         let server = gateway(&servers(&[&upstream]));
         let mut client = server.connect("web");
         client.send(GET);
-        wait_for_request(&server);
+        hears(&told, "asked");
         if resets {
             client.reset();
         } else {
             drop(client);
         }
-        gone.recv_timeout(scenarios::PATIENCE).expect("the server is told");
+        hears(&told, "gone");
         closed(&server, "client_gone");
         settle_without_connections(&server);
         // Not the server's fault.
@@ -58,13 +59,14 @@ fn within_the_response() {
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",
         "HTTP/1.1 200 OK\r\n\r\nhalf",
     ] {
-        let (upstream, gone) = reporting(words);
+        let (upstream, told) = reporting(words);
         let server = gateway(&servers(&[&upstream]));
         let mut client = server.connect("web");
         client.send(GET);
+        hears(&told, "asked");
         client.read_until("half");
         drop(client);
-        gone.recv_timeout(scenarios::PATIENCE).expect("the server is told");
+        hears(&told, "gone");
         closed(&server, "client_gone");
         settle_without_connections(&server);
     }
@@ -73,14 +75,14 @@ fn within_the_response() {
 #[test]
 fn within_the_request() {
     for sent in ["h", "half of the body"] {
-        let (upstream, gone) = reporting("");
+        let (upstream, told) = reporting("");
         let server = gateway(&servers(&[&upstream]));
         let mut client = server.connect("web");
         client.send("PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 100000\r\n\r\n");
         client.send(sent);
-        wait_for_request(&server);
+        hears(&told, "asked");
         drop(client);
-        gone.recv_timeout(scenarios::PATIENCE).expect("the server is told");
+        hears(&told, "gone");
         settle_without_connections(&server);
         assert_eq!(upstream.accepted(), 1, "no server is retried for a client that is gone");
     }
@@ -92,8 +94,10 @@ fn a_reset_while_the_server_takes_nothing_of_the_request() {
     for response in ["", "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"] {
         let (sender, wait) = channel::<()>();
         let wait = Mutex::new(wait);
+        let (tell, told) = channel();
         let upstream = Upstream::start(move |peer| {
             peer.read_head();
+            tell.send("asked").expect("the test waits");
             peer.send(response);
             // Reads nothing more until the test has seen what it came for.
             let _ = wait.lock().expect("no panic").recv();
@@ -106,7 +110,7 @@ fn a_reset_while_the_server_takes_nothing_of_the_request() {
         client.send("PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 60000000\r\n\r\n");
         let sent = client.send_until_stuck(Duration::from_millis(500));
         assert!(sent < 60_000_000, "{sent}");
-        wait_for_request(&server);
+        hears(&told, "asked");
         if !response.is_empty() {
             client.read_until("half");
         }
@@ -124,13 +128,13 @@ fn a_reset_while_the_server_takes_nothing_of_the_request() {
 #[test]
 fn while_it_waits_behind_another_request() {
     // The second of two pipelined requests never reaches the server.
-    let (upstream, gone) = reporting("");
+    let (upstream, told) = reporting("");
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");
     client.send(GET.repeat(2));
-    wait_for_request(&server);
+    hears(&told, "asked");
     drop(client);
-    gone.recv_timeout(scenarios::PATIENCE).expect("the server is told");
+    hears(&told, "gone");
     settle_without_connections(&server);
     assert_eq!(upstream.accepted(), 1);
 }

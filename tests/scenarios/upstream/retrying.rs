@@ -2,8 +2,9 @@
 //! once the client has seen anything of a response.
 
 use super::{GET, OK, Refusing, ask, assert_fault, gateway, wait_until_released};
-use scenarios::{Connection, Tidegate, Upstream};
+use scenarios::{Connection, Tidegate, Upstream, eventually};
 use std::net::SocketAddr;
+use std::time::Instant;
 
 /// Tries the servers in the order they stand here: each later one is only used when none before it
 /// is left to try.
@@ -133,6 +134,7 @@ fn retries_end_with_the_budget() {
     let addresses: Vec<_> = servers.iter().map(Upstream::address).collect();
     let server = in_turn(&addresses, "retries: { budget: 0% }, ejection: { failures: 0 }");
     let mut client = server.connect("web");
+    let begin = Instant::now();
     for _ in 0..20 {
         client.send(GET);
         assert_fault(&client.read_response(), 502, "connection_terminated");
@@ -140,7 +142,8 @@ fn retries_end_with_the_budget() {
     let (retries, denied) = (count(&server, RETRIES), count(&server, DENIED));
     assert_eq!(retries + denied, 20.0);
     // A few are always allowed, and one comes back each second.
-    assert!((3.0..=10.0).contains(&retries), "{retries} retries");
+    let most = 4.0 + begin.elapsed().as_secs_f64();
+    assert!((3.0..=most).contains(&retries), "{retries} retries");
     drop(client);
     wait_until_released(&server);
 }
@@ -197,10 +200,11 @@ fn a_server_that_stalls_is_given_up_for_another() {
     let good = Upstream::responding(OK);
     let more = "timeouts: { response: 500ms }, ejection: { failures: 0 }";
     let server = in_turn(&[stalling.address(), good.address()], more);
-    for _ in 0..4 {
-        assert_eq!(ask(&server).text(), "ok");
-    }
-    assert!(count(&server, RETRIES) >= 1.0);
+    // A busy machine may be too slow for that time with the other server as well.
+    eventually("the other server responds after the one that stalls", || {
+        let before = count(&server, RETRIES);
+        ask(&server).text() == "ok" && count(&server, RETRIES) > before
+    });
     server.wait_for_metric("tidegate_limits_hit_total", &[("limit", "slow_upstream")], 1.0);
     wait_until_released(&server);
 }
