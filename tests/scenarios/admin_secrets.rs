@@ -1,7 +1,7 @@
 //! What the admin API over TCP shows: no secret of the configuration, and nothing to a page whose
 //! name was resolved to the server (DNS rebinding).
 
-use scenarios::{HttpResponse, Tidegate};
+use scenarios::{HttpResponse, Tidegate, eventually_some};
 use std::os::unix::fs::PermissionsExt;
 
 const CONFIG: &str = r#"
@@ -53,7 +53,12 @@ fn secrets_of_the_configuration_are_masked() {
     // way.
     let seen = CONFIG.replace("admin:\n", "admin:\n  config_secrets: true\n");
     assert_eq!(put(&server, "application/yaml", &seen).status, 200);
-    let (masked, shown) = (ask(&server, "/v1/config"), ask(&server, "/v1/config?secrets"));
+    // The listener of the API follows the change on its own.
+    let shown = eventually_some("the secrets are shown", || {
+        let response = ask(&server, "/v1/config?secrets");
+        (response.status == 200).then_some(response)
+    });
+    let masked = ask(&server, "/v1/config");
     assert_eq!(shown.text(), seen);
     assert_eq!(masked.header("etag"), shown.header("etag"));
     assert!(!masked.text().contains("open-sesame"));

@@ -123,7 +123,9 @@ fn connect_is_refused_and_nothing_behind_it_is_a_request() {
 /// Over HTTP/2 also an extended CONNECT for a protocol that is not supported.
 #[test]
 fn connect_is_counted_and_logged_like_any_rejected_request() {
-    let server = Tidegate::start(&responding("log: { access: { format: json, path: stderr } }"));
+    // One worker, so that the lines of the log come in the order of the requests.
+    let config = responding("log: { access: { format: json, path: stderr } }");
+    let server = Tidegate::start(&config.replace("workers: 2", "workers: 1"));
     let mut client = server.connect("web");
     client.send("CONNECT b.example:443 HTTP/1.1\r\nhost: b.example:443\r\nuser-agent: one\r\n\r\n");
     assert_eq!(client.read_response().status, 501);
@@ -161,9 +163,12 @@ fn connect_is_counted_and_logged_like_any_rejected_request() {
         assert!(line.contains("\"status\":501,\"bytes\":"), "{line}");
         assert!(line.contains("\"fault\":\"connect_refused\""), "{line}");
     }
-    let metrics = server.metrics();
-    assert_eq!(metrics.sum("tidegate_responses_total", &[("class", "5xx")]), 3.0);
-    assert_eq!(metrics.sum("tidegate_requests_in_flight", &[]), 0.0);
+    server.wait_for_metric("tidegate_responses_total", &[("class", "5xx")], 3.0);
+    scenarios::eventually("no request is in flight", || {
+        server.metrics().sum("tidegate_requests_in_flight", &[]) == 0.0
+    });
+    let responses = server.metrics().sum("tidegate_responses_total", &[("class", "5xx")]);
+    assert_eq!(responses, 3.0);
 }
 
 /// One listener for each reading of an encoded slash, before a protected directory.
