@@ -207,8 +207,7 @@ fn an_end_point_that_fails_rejects_new_tokens_only() {
 
     // It accepts connections and never responds.
     let silent = Upstream::start(|peer| {
-        peer.read_head();
-        peer.read_to_end();
+        peer.read_until_gone();
     });
     let server = Tidegate::start(&config(&silent.address().to_string(), ", timeout: 50ms"));
     assert_eq!(get(&server, "good").status, 503);

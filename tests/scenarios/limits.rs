@@ -1,7 +1,8 @@
 //! How much one client may ask: each limit has its status, its counter and its reason to close.
 
 use crate::setup::{behind, responding};
-use scenarios::{HttpResponse, Tidegate, Upstream};
+use scenarios::{HttpResponse, Tidegate, Upstream, eventually};
+use std::time::{Duration, Instant};
 
 const SMALL: &str =
     "limits: { request_line: 256B, headers: 1KiB, header_count: 8, body: 100B, connections: 3 }";
@@ -124,16 +125,26 @@ fn a_body_that_turns_out_to_be_too_large() {
     hit(&server, "body", "body_too_large");
 }
 
+/// How long the server reads what follows its last response (`LINGER` of crates/http-server).
+const LINGER: Duration = Duration::from_secs(2);
+
 #[test]
 fn a_client_that_sends_all_before_it_reads_is_told() {
     let server = Tidegate::start(&responding(SMALL));
     let body = vec![b'x'; 16 << 20];
     let head = format!("POST /ping HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", body.len());
-    let mut client = server.connect("web");
-    client.send(head);
-    client.send(body);
-    assert_eq!(client.read_response().status, 413);
-    client.expect_closed();
+    eventually("a client has sent everything in time", || {
+        let mut client = server.connect("web");
+        client.send(&head);
+        let begin = Instant::now();
+        if !client.try_send(&body) {
+            assert!(begin.elapsed() >= LINGER, "the connection ends before everything is sent");
+            return false;
+        }
+        assert_eq!(client.read_response().status, 413);
+        client.expect_closed();
+        true
+    });
 }
 
 #[test]
@@ -177,9 +188,12 @@ fn connections_above_the_limit_get_a_clean_response() {
     drop(leaving);
     let reason = [("reason", "close_requested")];
     server.wait_for_metric("tidegate_connections_closed_total", &reason, 1.0);
-    let mut next = server.connect("web");
-    next.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(next.read_response().status, 200);
+    // A moment after the end was counted, as another worker sees it.
+    eventually("the permit is used again", || {
+        let mut next = server.connect("web");
+        next.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
+        next.read_response().status == 200
+    });
     seated[0].send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
     assert_eq!(seated[0].read_response().status, 200);
 }

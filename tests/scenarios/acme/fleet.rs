@@ -52,10 +52,12 @@ routes: [{{ handler: {{ respond: {{ body: hello }} }} }}]
             site.ports["ca"]
         );
         std::fs::write(site.path("site.yaml"), config).expect("a file");
-        let mut command = Command::new(tidegate_binary());
-        command.args(["ctl", "apply"]).arg(site.path("site.yaml")).args(["--etcd", &self.url]);
-        let exit = Process::run(&mut command);
-        assert_eq!(exit.code, Some(0), "{exit:?}");
+        // etcd accepts connections before it responds to requests.
+        eventually("the configuration is applied", || {
+            let mut command = Command::new(tidegate_binary());
+            command.args(["ctl", "apply"]).arg(site.path("site.yaml")).args(["--etcd", &self.url]);
+            Process::run(&mut command).code == Some(0)
+        });
     }
 
     /// Starts a server with an empty storage, which trusts this authority.
