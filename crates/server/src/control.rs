@@ -20,7 +20,7 @@ use otlp::{LogExporter, MetricsExporter, TraceExporter};
 use plugin::Shared;
 use telemetry::log::{Format, Level};
 use telemetry::{Telemetry, event};
-use tokio::sync::{Mutex, MutexGuard, Notify};
+use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 use upstream::Upstreams;
 
 use crate::admin_sockets::AdminSockets;
@@ -124,8 +124,8 @@ pub(crate) struct Control {
     pub(crate) drain_requested: Notify,
     pub(crate) reload_requested: Notify,
     /// The current plan or the watched files have changed: wakes the main loop on the control
-    /// thread.
-    pub(crate) plan_changed: Notify,
+    /// thread. A change while it follows the one before is not lost.
+    pub(crate) plan_changed: watch::Sender<()>,
     is_worker_process: bool,
     pub(crate) apps: Apps,
     pub(crate) acme: Acme,
@@ -210,7 +210,7 @@ impl Control {
             state: Cell::new(ServerState::Starting),
             drain_requested: Notify::new(),
             reload_requested: Notify::new(),
-            plan_changed: Notify::new(),
+            plan_changed: watch::Sender::new(()),
             is_worker_process,
             apps,
             acme,
@@ -378,7 +378,7 @@ impl Control {
     /// a file that the current plan does not depend on.
     fn watch(&self, files: Vec<PathBuf>) {
         self.source.watch(files);
-        self.plan_changed.notify_waiters();
+        self.plan_changed.send_replace(());
     }
 
     /// Acquires the resources of a plan; on failure nothing has changed.

@@ -40,12 +40,11 @@ const KEY_BYTES_MAX: usize = 1024;
 
 /// Shares the keys from the first plan on that has a listener with TLS and without key files.
 pub(crate) async fn share(control: Rc<Control>, etcd: Rc<Etcd>, prefix: String, node: String) {
-    loop {
-        let changed = control.plan_changed.notified();
-        if uses_shared_keys(&control.plan()) {
-            break;
+    let mut plans = control.plan_changed.subscribe();
+    while !uses_shared_keys(&control.plan()) {
+        if plans.changed().await.is_err() {
+            return;
         }
-        changed.await;
     }
     let count = control.telemetry.gauge(&families::TLS_SHARED_TICKET_KEYS, &[]);
     let mut keys = TicketKeySync { etcd, prefix, node, used: Vec::new(), count, is_failing: false };

@@ -144,6 +144,7 @@ async fn serve(
         event!(Level::Warn, "files cannot be watched, SIGHUP reloads", error = error);
         Watch::detecting_nothing()
     });
+    let mut plans = control.plan_changed.subscribe();
     follow_files(&mut watch, control).await;
     net::task::spawn_local(certificates::warn_daily(control.clone()));
     certificates::obtain(control);
@@ -169,7 +170,7 @@ async fn serve(
             () = RunningApplication::changed(&mut program) => true,
             () = watch.changed() => true,
             () = control.reload_requested.notified() => true,
-            () = control.plan_changed.notified() => {
+            Ok(()) = plans.changed() => {
                 // The admin API has applied another plan.
                 follow(&admin_listener, &options, &mut watch, control, &mut bound).await;
                 continue;
@@ -182,6 +183,7 @@ async fn serve(
             net::task::spawn_local(async move { reload_now(&control).await });
         } else if reload {
             reload_now(control).await;
+            plans.mark_unchanged();
             follow(&admin_listener, &options, &mut watch, control, &mut bound).await;
         }
     }

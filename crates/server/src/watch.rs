@@ -36,7 +36,7 @@ pub(crate) struct Watch {
     watches: Option<Watches>,
     events: mpsc::UnboundedReceiver<ChangedName>,
     directories: BTreeMap<i32, (WatchDescriptor, PathBuf)>,
-    names: Vec<(PathBuf, Option<OsString>)>,
+    names: BTreeSet<(PathBuf, Option<OsString>)>,
     /// A change that has not been reported yet.
     pending: bool,
 }
@@ -49,7 +49,7 @@ impl Watch {
         std::thread::Builder::new()
             .name("file-watch".to_owned())
             .spawn(move || hand_over(inotify, &sender))?;
-        let (directories, names) = (BTreeMap::new(), Vec::new());
+        let (directories, names) = (BTreeMap::new(), BTreeSet::new());
         Ok(Watch { watches: Some(watches), events, directories, names, pending: false })
     }
 
@@ -57,21 +57,23 @@ impl Watch {
     /// (inotify(7), `max_user_instances`); serving without one is better than not serving.
     pub(crate) fn detecting_nothing() -> Watch {
         let (_, events) = mpsc::unbounded_channel();
-        let (directories, names) = (BTreeMap::new(), Vec::new());
+        let (directories, names) = (BTreeMap::new(), BTreeSet::new());
         Watch { watches: None, events, directories, names, pending: false }
     }
 
     /// Watches exactly these paths from now on: files by name, directories with all their entries,
     /// and the symbolic links in a path. Directories that are watched already stay watched, so that
-    /// changes during a reload are not missed. Returns true if a directory was not watched before:
-    /// earlier changes there were missed.
+    /// changes during a reload are not missed. Returns true if a path was not watched before: earlier
+    /// changes of it were missed.
     pub(crate) fn set(&mut self, paths: &[PathBuf]) -> bool {
         let Some(watches) = &mut self.watches else { return false };
-        self.names = paths
+        let names: BTreeSet<_> = paths
             .iter()
             .flat_map(|path| with_links(path))
             .map(|path| watch_target(&path))
             .collect();
+        let mut is_wider = !names.is_subset(&self.names);
+        self.names = names;
         let names = &self.names;
         let is_wanted = |directory: &Path| names.iter().any(|(wanted, _)| wanted == directory);
         let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -83,7 +85,6 @@ impl Watch {
         }
         let wanted: BTreeSet<PathBuf> =
             self.names.iter().map(|(directory, _)| directory.clone()).collect();
-        let mut is_wider = false;
         for directory in wanted {
             // A directory that was removed and created again needs a new watch; adding an existing
             // one has no effect.
@@ -281,7 +282,7 @@ mod tests {
         let (in_one, in_two) = (one.path().join("a"), two.path().join("a"));
         let mut watch = Watch::new().unwrap();
         assert!(watch.set(std::slice::from_ref(&in_one)));
-        assert!(!watch.set(&[in_one.clone(), one.path().join("b")]));
+        assert!(watch.set(&[in_one.clone(), one.path().join("b")]));
         assert!(watch.set(&[in_one.clone(), in_two]));
         assert!(!watch.set(&[in_one]));
     }
