@@ -28,5 +28,6 @@ pub const SCRIPTED_LABELS: usize = 16;
 pub const SCRIPTED_BUCKETS: usize = 64;
 /// Longest help text of a family defined by a program; the rest is cut off.
 pub const HELP_BYTES: usize = 1_024;
-/// Longest wait until a log is written: its reader may have stopped for good.
-pub const FLUSH_WITHIN: Duration = Duration::from_secs(1);
+/// Longest wait until a log is written: its reader may have stopped for good. The last lines of a
+/// process whose log thread gets no processor for longer than this are lost.
+pub const FLUSH_WITHIN: Duration = Duration::from_secs(3);
