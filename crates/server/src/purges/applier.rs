@@ -130,16 +130,18 @@ impl Applier {
     pub(super) async fn take(&self, read: LogRead) {
         let LogRead { entries, position, has_gap, has_more } = read;
         if has_gap {
-            if self.position().is_some() {
+            let is_follower = self.position().is_some();
+            if is_follower {
                 event!(
                     Level::Warn,
                     "purges were missed that the log does not have any more: caches are emptied",
                     event = "purges_missed",
                     log = self.shown
                 );
-                self.metrics.gaps.inc();
             }
             self.clear(self.caches.all()).await;
+            // Counted once it is true: nothing older is served any more.
+            self.metrics.gaps.add(u64::from(is_follower));
         }
         for entry in &entries {
             self.apply(entry).await;
