@@ -267,10 +267,11 @@ mod tests {
     #[test]
     fn due_in_order_of_deadline_then_of_setting() {
         let timers = Timers::default();
+        timers.stop(0);
         for (span, function) in [(20, 3), (10, 1), (10, 2), (0, 0)] {
             timers.set(span, call(function));
         }
-        let later = now_ms() + 30;
+        let later = timers.now_ms() + 30;
         let order: Vec<TimerAction> =
             std::iter::from_fn(|| timers.next_due(later)).map(|(_, due)| due).collect();
         assert_eq!(order, [call(0), call(1), call(2), call(3)]);

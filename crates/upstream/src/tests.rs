@@ -74,15 +74,13 @@ impl Server {
     }
 }
 
+/// An address without a listener: no test gets such a port.
+const NOWHERE: &str = "127.0.0.1:1";
+
 /// A listener from which nothing accepts.
 fn listening() -> Listening {
     let anywhere = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
     Listening::bind(&anywhere, 1, &ListenOptions::default()).unwrap()
-}
-
-/// An address without a listener.
-fn nowhere() -> String {
-    listening().local().to_string()
 }
 
 async fn serve(stream: Stream, does: Rc<Cell<Does>>, requests: Rc<Cell<usize>>) {

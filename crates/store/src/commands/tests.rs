@@ -82,81 +82,90 @@ fn values() {
 
 #[test]
 fn values_change_only_if_they_are_what_the_client_has_read() {
-    StoreConnection::new().expect(&[
-        ("SET a 1 IFEQ 1", "$-1"),
-        ("SET a 1", "+OK"),
-        ("SET a 2 IFEQ 01", "$-1"),
-        ("SET a 2 ifeq 1 PX 60000", "+OK"),
-        ("TTL a", ":60"),
-        ("SET n 7 INT", "+OK"),
-        ("SET n 8 IFEQ 07", "$-1"),
-        ("SET n 8 IFEQ 7", "+OK"),
-        ("DELEX a IFEQ 1", ":0"),
-        ("DELEX a IFEQ 2", ":1"),
-        ("DELEX a IFEQ 2", ":0"),
-        ("DELEX n", ":1"),
-        ("DELEX n", ":0"),
-        ("SET a 1 IFEQ", SYNTAX),
-        ("SET a 1 NX IFEQ 1", SYNTAX),
-        ("SET a 1 IFEQ 1 XX", SYNTAX),
-        ("DELEX a IFEQ", SYNTAX),
-        ("DELEX a IFNE 1", SYNTAX),
-    ]);
+    // The clock stands still: what remains of a time is exact.
+    net::manual_time::block_on(async {
+        StoreConnection::new().expect(&[
+            ("SET a 1 IFEQ 1", "$-1"),
+            ("SET a 1", "+OK"),
+            ("SET a 2 IFEQ 01", "$-1"),
+            ("SET a 2 ifeq 1 PX 60000", "+OK"),
+            ("TTL a", ":60"),
+            ("SET n 7 INT", "+OK"),
+            ("SET n 8 IFEQ 07", "$-1"),
+            ("SET n 8 IFEQ 7", "+OK"),
+            ("DELEX a IFEQ 1", ":0"),
+            ("DELEX a IFEQ 2", ":1"),
+            ("DELEX a IFEQ 2", ":0"),
+            ("DELEX n", ":1"),
+            ("DELEX n", ":0"),
+            ("SET a 1 IFEQ", SYNTAX),
+            ("SET a 1 NX IFEQ 1", SYNTAX),
+            ("SET a 1 IFEQ 1 XX", SYNTAX),
+            ("DELEX a IFEQ", SYNTAX),
+            ("DELEX a IFNE 1", SYNTAX),
+        ]);
+    });
 }
 
 #[test]
 fn numbers() {
-    StoreConnection::new().expect(&[
-        ("INCR n", ":1"),
-        ("INCRBY n 41", ":42"),
-        ("DECR n", ":41"),
-        ("DECRBY n 50", ":-9"),
-        ("GET n", "$2 -9"),
-        ("SET n 10", "+OK"),
-        ("INCR n", ":11"),
-        ("SET n 010", "+OK"),
-        ("INCR n", NO_NUMBER),
-        ("INCRBY n 1.5", NO_NUMBER),
-        ("SET n 9223372036854775807", "+OK"),
-        ("INCR n", "-ERR increment or decrement would overflow"),
-        ("DECRBY x -9223372036854775808", "-ERR decrement would overflow"),
-        ("INCRBY count 1 PX 60000", ":1"),
-        ("TTL count", ":60"),
-        ("INCRBY count 1 EX 1000", ":2"),
-        ("TTL count", ":60"),
-        ("INCRBY count 1 PX", SYNTAX),
-    ]);
+    // The clock stands still: what remains of a time is exact.
+    net::manual_time::block_on(async {
+        StoreConnection::new().expect(&[
+            ("INCR n", ":1"),
+            ("INCRBY n 41", ":42"),
+            ("DECR n", ":41"),
+            ("DECRBY n 50", ":-9"),
+            ("GET n", "$2 -9"),
+            ("SET n 10", "+OK"),
+            ("INCR n", ":11"),
+            ("SET n 010", "+OK"),
+            ("INCR n", NO_NUMBER),
+            ("INCRBY n 1.5", NO_NUMBER),
+            ("SET n 9223372036854775807", "+OK"),
+            ("INCR n", "-ERR increment or decrement would overflow"),
+            ("DECRBY x -9223372036854775808", "-ERR decrement would overflow"),
+            ("INCRBY count 1 PX 60000", ":1"),
+            ("TTL count", ":60"),
+            ("INCRBY count 1 EX 1000", ":2"),
+            ("TTL count", ":60"),
+            ("INCRBY count 1 PX", SYNTAX),
+        ]);
+    });
 }
 
 #[test]
 fn expiry() {
-    let mut talk = StoreConnection::new();
-    talk.expect(&[
-        ("SET a 1 EX 100", "+OK"),
-        ("TTL a", ":100"),
-        ("SET a 1", "+OK"),
-        ("TTL a", ":-1"),
-        ("PTTL x", ":-2"),
-        ("EXPIRE a 50", ":1"),
-        ("EXPIRE x 50", ":0"),
-        ("TTL a", ":50"),
-        ("PERSIST a", ":1"),
-        ("TTL a", ":-1"),
-        ("EXPIRE a 0", ":1"),
-        ("GET a", "$-1"),
-        ("SET a 1 EX 0", "-ERR invalid expire time"),
-        ("SET a 1 EX -5", "-ERR invalid expire time"),
-        ("SET a 1 EX", NO_NUMBER),
-        ("SET a 1 EX 5 PX 5", SYNTAX),
-        ("SET a 1 EX 9223372036854775807", "+OK"),
-        ("TTL a", ":-1"),
-        ("SET b 1 PX 1", "+OK"),
-    ]);
-    while talk.send("EXISTS b") == ":1" {
-        std::thread::yield_now();
-    }
-    assert_eq!(talk.send("DBSIZE"), ":1");
-    assert_eq!(talk.database.metrics.expired.get(), 1);
+    // The clock stands still: what remains of a time is exact.
+    net::manual_time::block_on(async {
+        let mut talk = StoreConnection::new();
+        talk.expect(&[
+            ("SET a 1 EX 100", "+OK"),
+            ("TTL a", ":100"),
+            ("SET a 1", "+OK"),
+            ("TTL a", ":-1"),
+            ("PTTL x", ":-2"),
+            ("EXPIRE a 50", ":1"),
+            ("EXPIRE x 50", ":0"),
+            ("TTL a", ":50"),
+            ("PERSIST a", ":1"),
+            ("TTL a", ":-1"),
+            ("EXPIRE a 0", ":1"),
+            ("GET a", "$-1"),
+            ("SET a 1 EX 0", "-ERR invalid expire time"),
+            ("SET a 1 EX -5", "-ERR invalid expire time"),
+            ("SET a 1 EX", NO_NUMBER),
+            ("SET a 1 EX 5 PX 5", SYNTAX),
+            ("SET a 1 EX 9223372036854775807", "+OK"),
+            ("TTL a", ":-1"),
+            ("SET b 1 PX 1", "+OK"),
+        ]);
+        assert_eq!(talk.send("EXISTS b"), ":1");
+        net::manual_time::advance(std::time::Duration::from_millis(1)).await;
+        assert_eq!(talk.send("EXISTS b"), ":0");
+        assert_eq!(talk.send("DBSIZE"), ":1");
+        assert_eq!(talk.database.metrics.expired.get(), 1);
+    });
 }
 
 #[test]

@@ -156,24 +156,26 @@ const NONE: (&str, &str) = ("x-none", "");
 
 #[test]
 fn excess_requests_are_rejected_with_retry_after() {
-    let limit = filter(&KIND, &node!({ "rate": "2/h" , "burst": 2, "name": "api" }));
-    let mut request = get("/", &[]);
-    passed(limit.on_request(&mut request)).unwrap();
-    let mut response = Response::new(200);
-    passed(limit.on_response(&mut request, &mut response)).unwrap();
-    let fields = |response: &Response| {
-        [Known::RateLimitPolicy, Known::RateLimit, Known::RetryAfter]
-            .map(|name| response.headers.get_str(name).unwrap_or("").to_owned())
-    };
-    assert_eq!(fields(&response), ["\"api\";q=2;w=3600", "\"api\";r=1;t=1800", ""]);
-    let mut fault = message::Fault::not_found();
-    limit.on_fault(&mut request, &mut fault);
-    assert_eq!(fields(&rendered(&fault))[1], "\"api\";r=1;t=1800");
-    passed(limit.on_request(&mut request)).unwrap();
-    let fault = passed(limit.on_request(&mut request)).unwrap_err();
-    let response = rendered(&fault);
-    assert_eq!((response.status, fault.slug()), (429, "rate_limited"));
-    assert_eq!(fields(&response), ["\"api\";q=2;w=3600", "\"api\";r=0;t=3600", "1800"]);
+    net::manual_time::block_on(async {
+        let limit = filter(&KIND, &node!({ "rate": "2/h" , "burst": 2, "name": "api" }));
+        let mut request = get("/", &[]);
+        passed(limit.on_request(&mut request)).unwrap();
+        let mut response = Response::new(200);
+        passed(limit.on_response(&mut request, &mut response)).unwrap();
+        let fields = |response: &Response| {
+            [Known::RateLimitPolicy, Known::RateLimit, Known::RetryAfter]
+                .map(|name| response.headers.get_str(name).unwrap_or("").to_owned())
+        };
+        assert_eq!(fields(&response), ["\"api\";q=2;w=3600", "\"api\";r=1;t=1800", ""]);
+        let mut fault = message::Fault::not_found();
+        limit.on_fault(&mut request, &mut fault);
+        assert_eq!(fields(&rendered(&fault))[1], "\"api\";r=1;t=1800");
+        passed(limit.on_request(&mut request)).unwrap();
+        let fault = passed(limit.on_request(&mut request)).unwrap_err();
+        let response = rendered(&fault);
+        assert_eq!((response.status, fault.slug()), (429, "rate_limited"));
+        assert_eq!(fields(&response), ["\"api\";q=2;w=3600", "\"api\";r=0;t=3600", "1800"]);
+    });
 }
 
 #[test]
@@ -198,7 +200,9 @@ fn the_burst_is_a_second_of_the_rate_unless_it_is_set() {
         (node!({ "rate": "3/m" }), 1),
         (node!({ "rate": "1/h", "burst": 7 }), 7),
     ] {
-        assert_eq!(passes(&*filter(&KIND, &settings), NONE, "10.0.0.1"), wanted, "{settings:?}");
+        let limit = filter(&KIND, &settings);
+        let count = net::manual_time::block_on(async { passes(&*limit, NONE, "10.0.0.1") });
+        assert_eq!(count, wanted, "{settings:?}");
     }
 }
 

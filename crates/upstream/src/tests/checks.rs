@@ -53,7 +53,7 @@ fn without_a_path_a_connection_is_enough() {
     block_on_local(async {
         let server = Server::start(Does::Hang);
         let health = node!({ "health": { "interval": "100ms" } });
-        let gateway = Gateway::new(with(&[&nowhere(), &server.text()], health));
+        let gateway = Gateway::new(with(&[NOWHERE, &server.text()], health));
         controlled(&gateway, async || until(&gateway, &["unhealthy", "healthy"]).await).await;
         assert_eq!(server.requests.get(), 0);
     });

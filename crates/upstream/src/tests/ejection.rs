@@ -8,7 +8,7 @@ use super::*;
 
 #[test]
 fn a_failing_server_is_ejected_and_a_trial_brings_it_back() {
-    block_on_local(async {
+    net::manual_time::block_on(async {
         let (bad, good) = (Server::start(Does::Respond(503)), Server::start(Does::Respond(200)));
         let more = node!({
             "balance": "round_robin",
@@ -39,16 +39,16 @@ fn a_failing_server_is_ejected_and_a_trial_brings_it_back() {
     });
 }
 
-/// Waits until the first server has that state.
+/// Moves the clock until the first server has that state.
 async fn until(gateway: &Gateway, state: &str) {
     while gateway.states()[0] != state {
-        net::timer::sleep(Duration::from_millis(4)).await;
+        net::manual_time::advance(Duration::from_millis(4)).await;
     }
 }
 
 #[test]
 fn only_one_request_at_a_time_tries_an_ejected_server() {
-    block_on_local(async {
+    net::manual_time::block_on(async {
         let (bad, good) = (Server::start(Does::Respond(503)), Server::start(Does::Respond(200)));
         let more = node!({ "ejection": { "failures": 1, "ejected_for": "20ms" } });
         let gateway = Gateway::new(with(&[&bad.text(), &good.text()], more));

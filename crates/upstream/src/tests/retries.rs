@@ -30,7 +30,7 @@ fn in_order(servers: &[&str]) -> Gateway {
 fn a_refused_connection_is_retried_with_another_server_whatever_the_method() {
     block_on_local(async {
         let server = Server::start(Does::Respond(200));
-        let gateway = in_order(&[&nowhere(), &server.text()]);
+        let gateway = in_order(&[NOWHERE, &server.text()]);
         let mut post = request(Method::Post, Body::from("the end"));
         let response = gateway.send(&mut post).await.unwrap();
         assert_eq!((response.status, post.notes.upstream_attempts), (200, 2));
@@ -96,7 +96,8 @@ fn attempts_count_the_first_try_and_each_goes_to_another_server() {
 
 #[test]
 fn retries_stop_when_the_budget_is_spent() {
-    block_on_local(async {
+    // A second later another retry is allowed.
+    net::manual_time::block_on(async {
         let (one, other) = (Server::start(Does::Close), Server::start(Does::Close));
         let more = node!({ "retries": { "budget": "0%" }, "ejection": { "failures": 0 } });
         let gateway = Gateway::new(with(&[&one.text(), &other.text()], more));

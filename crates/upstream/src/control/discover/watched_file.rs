@@ -75,6 +75,7 @@ fn read_changed(path: &Path, known: Option<FileVersion>) -> Result<Option<Change
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn a_settled_file_is_read_once() {
@@ -83,10 +84,14 @@ mod tests {
         assert!(read_changed(&path, None).is_err());
         assert!(read_changed(directory.path(), None).unwrap_err().contains("not a file"));
         std::fs::write(&path, "a:1").unwrap();
+        let set_modified = |time| {
+            File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+        };
+        // However long the test takes until it is read.
+        set_modified(SystemTime::now() + Duration::from_secs(60));
         let (version, content) = read_changed(&path, None).unwrap().unwrap();
         assert_eq!((version, content.as_slice()), (None, &b"a:1"[..]), "it may change again");
-        let long_ago = SystemTime::now() - 2 * FILE_SETTLES;
-        File::options().write(true).open(&path).unwrap().set_modified(long_ago).unwrap();
+        set_modified(SystemTime::now() - 2 * FILE_SETTLES);
         let (version, _) = read_changed(&path, None).unwrap().unwrap();
         assert!(version.is_some());
         assert_eq!(read_changed(&path, version), Ok(None));
