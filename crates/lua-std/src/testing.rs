@@ -16,6 +16,9 @@ use crate::group::{GroupMember, WorkerGroup};
 use lua_vm::TaskEnd;
 use lua_vm::{Vm, VmOptions};
 
+/// How far a clock that jumps looks for the next timer.
+const JUMP_MS: u64 = 3_600_000;
+
 /// Runs a program; returns its exit code and the words of `say`.
 pub(crate) fn run(program: &str) -> (i32, Vec<String>) {
     let program = program.to_owned();
@@ -96,6 +99,27 @@ async fn run_in(vm: Rc<Vm>, program: &str, ends_with_main: bool) -> (i32, Vec<St
 /// The words of a program that exits with 0.
 pub(crate) fn output(program: &str) -> Vec<String> {
     let (code, output) = run(program);
+    assert_eq!(code, 0, "{output:?}");
+    output
+}
+
+/// As [`output`], but the clock of the program jumps from timer to timer: the next one fires when
+/// its sockets bring nothing more, however slow the machine is. Not for programs that wait for
+/// threads, or for protocols in Rust.
+pub(crate) fn timed_output(program: &str) -> Vec<String> {
+    let (code, output) = net::worker::block_on_local(async {
+        let vm = open_vm(VmOptions::default(), VmContext::default()).unwrap();
+        vm.stop_clock(None);
+        let jump = async {
+            loop {
+                vm.advance(JUMP_MS).await;
+            }
+        };
+        tokio::select! {
+            ended = run_in(vm.clone(), program, false) => ended,
+            never = jump => never,
+        }
+    });
     assert_eq!(code, 0, "{output:?}");
     output
 }

@@ -73,7 +73,7 @@ const SERVER: &str = r#"
         end
     end)
     local conf = { nameservers = { server.addr }, search = { "corp.example" } }
-    conf.ndots, conf.timeout, conf.attempts = 1, 1, 1
+    conf.ndots, conf.timeout, conf.attempts = 1, 20, 1
     dns.conf(conf)
 "#;
 

@@ -91,7 +91,7 @@ fn a_lock_that_is_not_gained_leaves_no_key() {
 fn without_a_server_calls_fail_and_a_closed_client_is_over() {
     let program = r##"
         local etcd, task = require "silly.store.etcd", require "silly.task"
-        local client = etcd.newclient { endpoints = { "127.0.0.1:1" }, retry = 1, timeout = 500 }
+        local client = etcd.newclient { endpoints = { "127.0.0.1:1" }, retry = 1, timeout = 60000 }
         local res, err, code = client:put { key = "a", value = "1" }
         say(res, err:match("refused") or err, code)
         say(client:lost(7))

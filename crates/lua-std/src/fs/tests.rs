@@ -119,16 +119,16 @@ fn watches_report_events_of_directories_and_files() {
         fs.write(dir .. "/a", "x")
         local kinds = {}
         repeat
-            local event = watch:read(1000)
+            local event = watch:read(60000)
             if event then kinds[event.kind] = event.name end
         until not event or event.kind == "written"
         say(kinds.create, kinds.written)
         fs.write(dir .. "/b", "x", { atomic = true })
-        local event = one:read(1000)
+        local event = one:read(60000)
         say(event.kind, event.name)
         fs.remove(dir .. "/a")
         repeat
-            event = watch:read(1000)
+            event = watch:read(60000)
         until not event or event.kind == "remove" and event.name == "a"
         say(event.name)
         task.fork(function() say(pcall(watch.read, watch)) end)

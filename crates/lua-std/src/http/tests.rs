@@ -286,7 +286,7 @@ fn redirects_are_followed_up_to_the_limit() {
 fn what_cannot_be_reached_or_takes_too_long_has_a_reason() {
     check(
         r#"
-        local url, listener = serve(function(stream) require "silly.time".sleep(1000) end)
+        local url, listener = serve(function(stream) require "silly.time".sleep(100000) end)
         local client = http.newclient { read_timeout = 20 }
         say(client:get(url .. "/"))
         local stream = client:request("GET", url .. "/")

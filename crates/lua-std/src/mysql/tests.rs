@@ -1,6 +1,6 @@
 //! Servers whose packets the test chooses; a real one is in `tests/interop/mysql.rs`.
 
-use crate::testing::output;
+use crate::testing::timed_output;
 
 /// A server: `serve(plugin, talk)` greets each connection with the random bytes `RANDOM`, reads
 /// the login and calls `talk(say, hear, login)`, whose functions send and receive packets.
@@ -57,7 +57,7 @@ const SERVER: &str = r##"
 "##;
 
 fn with_server(program: &str) -> Vec<String> {
-    output(&format!("{SERVER}{program}\nsilly.exit()"))
+    timed_output(&format!("{SERVER}{program}\nsilly.exit()"))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Pools: the order of waiters, reuse, and closing.
 
-use crate::testing::output;
+use crate::testing::timed_output;
 
 /// `make(options)` is a pool of numbered objects, whose opening and closing is reported by `say`.
 const HEAD: &str = r#"
@@ -18,7 +18,7 @@ const HEAD: &str = r#"
 "#;
 
 fn with_pool(program: &str) -> Vec<String> {
-    output(&format!("{HEAD}{program}\nsilly.exit()"))
+    timed_output(&format!("{HEAD}{program}\nsilly.exit()"))
 }
 
 #[test]

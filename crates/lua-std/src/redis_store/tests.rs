@@ -1,6 +1,6 @@
 //! The Redis client of programs, against servers whose replies the test chooses.
 
-use crate::testing::output;
+use crate::testing::timed_output;
 
 /// A server that answers as its script says: `serve(conn, words)` for each command.
 const SERVER: &str = r##"
@@ -31,7 +31,7 @@ const SERVER: &str = r##"
 "##;
 
 fn with_server(program: &str) -> Vec<String> {
-    output(&format!("{SERVER}{program}\nsilly.exit()"))
+    timed_output(&format!("{SERVER}{program}\nsilly.exit()"))
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn files_and_connections_hold_their_source_back() {
         local ready = false
         listener = tcp.listen{ addr = "127.0.0.1:0", accept = function(conn)
             while not ready do time.sleep(5) end
-            local got = stream.run(stream.conn(conn, 5000) | stream.totext())
+            local got = stream.run(stream.conn(conn, 60000) | stream.totext())
             say(got == text:rep(10))
             fs.remove(path)
             silly.exit()

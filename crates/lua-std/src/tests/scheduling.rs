@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::context::{VmContext, open_vm};
-use crate::testing::{output, run};
+use crate::testing::{output, run, timed_output};
 use lua_vm::VmOptions;
 
 #[test]
@@ -169,7 +169,7 @@ fn time_outs_throttles_and_debounces() {
         "debounced 2",
         "throttled 3",
     ];
-    assert_eq!(output(program), expected);
+    assert_eq!(timed_output(program), expected);
 }
 
 #[test]

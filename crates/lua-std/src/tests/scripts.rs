@@ -1,6 +1,6 @@
 //! The modules that are written in Lua.
 
-use crate::testing::output;
+use crate::testing::{output, timed_output};
 
 pub(super) fn program(text: &str) -> Vec<String> {
     let prelude = r#"
@@ -304,7 +304,7 @@ fn after_closing(program: &str) -> Vec<String> {
             return thread
         end
     "#;
-    output(&format!("{head}{program}\nsilly.exit()"))
+    timed_output(&format!("{head}{program}\nsilly.exit()"))
 }
 
 #[test]

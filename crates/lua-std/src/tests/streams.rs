@@ -1,9 +1,13 @@
 //! Connections as programs see them, both ends in one VM.
 
-use crate::testing::output;
+use crate::testing::{output, timed_output};
 
 /// A program with a server on a free port: `serve(fn)` gives an address to connect to.
 fn program(text: &str) -> Vec<String> {
+    output(&with_server(text))
+}
+
+fn with_server(text: &str) -> String {
     let prelude = r#"
         local tcp, task, time = require "silly.net.tcp", require "silly.task", require "silly.time"
         local errno, silly = require "silly.errno", require "silly"
@@ -12,7 +16,7 @@ fn program(text: &str) -> Vec<String> {
             return listener.addr, listener
         end
     "#;
-    output(&format!("{prelude}{text}"))
+    format!("{prelude}{text}")
 }
 
 #[test]
@@ -50,7 +54,7 @@ fn objects_read_lines_counts_and_the_end() {
             conn:write("still writable\n")
             conn:close()
         end }
-        local conn = tcp.connect(listener.addr, { timeout = 1000 })
+        local conn = tcp.connect(listener.addr, { timeout = 100000 })
         conn:write("hello\nabcdeeeff")
         conn:closewrite()
         say(conn:write("x"))
@@ -101,7 +105,7 @@ fn a_time_out_takes_no_bytes_and_a_close_wakes_the_reader() {
         "nil Socket is closed (10003)",
         "nil false Socket is closed (10003)",
     ];
-    assert_eq!(program(text), expected);
+    assert_eq!(timed_output(&with_server(text)), expected);
 }
 
 #[test]
@@ -250,7 +254,7 @@ fn what_a_turn_writes_leaves_together_and_a_collected_connection_closes() {
         say(conn:readall())
         time.sleep(1)
         collectgarbage() collectgarbage()
-        say(conn:read(1, 1000))
+        say(conn:read(1, 100000))
         silly.exit()
     "#;
     assert_eq!(program(text), ["abc", "nil End of file (10004)"]);
