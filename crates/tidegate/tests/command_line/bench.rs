@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::{Ended, run, run_in, tidegate};
+use crate::process::{Ended, TIMEOUT, run, run_in, tidegate};
 
 /// As short as it can be with enough rounds to compare, also while other tests use the processors.
 /// A debug binary gives no figures: that it measures is what is tested.
@@ -148,7 +148,7 @@ fn ctrl_c_writes_what_there_is_and_leaves_no_process() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + TIMEOUT;
     while running_below(directory.path()).is_empty() {
         assert!(Instant::now() < deadline && child.try_wait().unwrap().is_none(), "no servers");
         std::thread::yield_now();
@@ -158,7 +158,7 @@ fn ctrl_c_writes_what_there_is_and_leaves_no_process() {
     assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
     assert!(child.wait().unwrap().success());
     // A run of its length would have taken minutes.
-    assert!(interrupted.elapsed() < Duration::from_secs(20), "{:?}", interrupted.elapsed());
+    assert!(interrupted.elapsed() < TIMEOUT, "{:?}", interrupted.elapsed());
     assert!(running_below(directory.path()).is_empty());
     assert_eq!(read(&directory.path().join("out/data.json"))["complete"], false);
     let page = std::fs::read_to_string(directory.path().join("out/report.html")).unwrap();

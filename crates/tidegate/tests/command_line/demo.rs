@@ -2,10 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
 
 use tempfile::TempDir;
 
-use crate::process::{Running, TIMEOUT, get, run_in, status, tidegate};
+use crate::process::{Running, TIMEOUT, get, run_in, status, tidegate, until_limited};
 
 /// The address in the line of the table that begins with `what`.
 fn address(demo: &mut Running, what: &str) -> SocketAddr {
@@ -51,10 +52,11 @@ fn everything_on_the_page_responds() {
 
     assert_eq!(status(&get(gateway, "/private/hello", "")), "401");
     assert_eq!(status(&get(gateway, "/private/hello", "x-api-key: demo-key\r\n")), "200");
-    let limited: Vec<_> =
-        (0..8).map(|_| status(&get(gateway, "/limited", "")).to_owned()).collect();
-    assert_eq!(limited[..5], ["200"; 5]);
-    assert!(limited.contains(&"429".to_owned()), "{limited:?}");
+    // One more a second passes: on a slow machine the burst lasts longer.
+    let begin = Instant::now();
+    let allowed = until_limited(|| get(gateway, "/limited", ""));
+    let most = 5 + begin.elapsed().as_secs() as usize;
+    assert!((5..=most).contains(&allowed), "{allowed}");
     let moved = get(gateway, "/old/42", "");
     assert!(status(&moved) == "308" && moved.contains("location: /api/items/42"), "{moved}");
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// How long anything may take; a test that passes never waits for it.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The binary with arguments, in surroundings of its own.
 pub(crate) fn tidegate(directory: &Path, arguments: &[&str]) -> Command {
@@ -183,4 +183,17 @@ pub(crate) fn get(address: SocketAddr, path: &str, fields: &str) -> String {
 /// The status of a response.
 pub(crate) fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or(answer)
+}
+
+/// Sends requests until one is refused by a rate limit; the number of those before, which passed.
+#[track_caller]
+pub(crate) fn until_limited(send: impl Fn() -> String) -> usize {
+    for allowed in 0..100 {
+        let answer = send();
+        if status(&answer) == "429" {
+            return allowed;
+        }
+        assert_eq!(status(&answer), "200", "{answer}");
+    }
+    panic!("nothing limits the requests");
 }
