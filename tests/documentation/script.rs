@@ -106,7 +106,7 @@ pub(crate) fn run_with(path: &str, binary: &Path) {
         .env("REPOSITORY", crate::workspace())
         .env_remove("TIDEGATE_ADMIN")
         .env_remove("TIDEGATE_TOKEN");
-    let ended = Process::start(&mut command).wait_within(std::time::Duration::from_secs(120));
+    let ended = Process::start(&mut command).wait_within(std::time::Duration::from_secs(170));
     assert_eq!(ended.code, Some(0), "{}\n{}", ended.stdout, ended.stderr);
 }
 

@@ -105,7 +105,10 @@ fn volatile() -> Upstream {
             }
             let is_check = head.starts_with("GET /health ");
             let status = if is_check && is_failing.load(Ordering::Relaxed) { 500 } else { 200 };
-            peer.send(format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok"));
+            // A check may have been given up.
+            if !peer.try_send(format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok")) {
+                return;
+            }
         }
     })
 }

@@ -16,7 +16,7 @@ fn url(server: &Tidegate, path: &str) -> String {
 
 /// Runs curl silently, except for errors; what it wrote.
 fn curl(directory: &Path, arguments: &[&str]) -> String {
-    let all: Vec<_> = ["-sS", "--max-time", "15"].iter().chain(arguments).copied().collect();
+    let all: Vec<_> = ["-sS", "--max-time", "50"].iter().chain(arguments).copied().collect();
     run("curl", directory, &all).stdout
 }
 
@@ -69,7 +69,7 @@ fn requests_in_the_form_for_proxies_are_understood() {
     let response = curl(directory.path(), &["-x", &proxy, "http://shop.example/pong"]);
     assert_eq!(response, "pong");
     let status = ["-x", &proxy, "-p", "-o", "out", "-w", "%{http_connect}", "http://a.example/"];
-    let mut all = vec!["-s", "--max-time", "15"];
+    let mut all = vec!["-s", "--max-time", "50"];
     all.extend(status);
     let exit = scenarios::Process::run(crate::tools::command("curl", directory.path()).args(&all));
     assert_eq!(exit.stdout, "501", "{exit:?}");
@@ -106,7 +106,7 @@ fn uploads_wait_for_100_continue() {
         let all = [
             "-sSv",
             "--max-time",
-            "15",
+            "50",
             // Longer than the test may take: only 100 makes it continue.
             "--expect100-timeout",
             "60",
@@ -131,9 +131,10 @@ fn uploads_wait_for_100_continue() {
     ));
     let told = "%{http_code} %{size_upload}";
     let upload = url(&small, "/upload");
-    let expect = "Expect: 100-continue";
-    let all = ["-H", expect, "-T", "two-megabytes", "-o", "refusal", "-w", told, &upload];
-    assert_eq!(curl(directory.path(), &all), "413 0");
+    // Without a limit of its own curl would upload after a second.
+    let expect = ["-H", "Expect: 100-continue", "--expect100-timeout", "60"];
+    let rest = ["-T", "two-megabytes", "-o", "refusal", "-w", told, &upload];
+    assert_eq!(curl(directory.path(), &[&expect[..], &rest].concat()), "413 0");
 }
 
 fn files(directory: &Path) -> Tidegate {

@@ -1,20 +1,15 @@
 //! Servers of an upstream from the keys of a real etcd, with leases, through its restart.
 
-use crate::etcd::Server;
-use crate::tools::{has, run};
-use scenarios::{BETWEEN_REQUESTS, Connection, Tidegate, Upstream, eventually};
+use crate::etcd::{Server, etcdctl};
+use crate::tools::has;
+use scenarios::{
+    BETWEEN_REQUESTS, Connection, Tidegate, Upstream, eventually, temporary_directory,
+};
 use serde_json::Value;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tempfile::TempDir;
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
-
-pub(crate) fn etcdctl(directory: &Path, port: u16, arguments: &[&str]) -> String {
-    let endpoint = format!("--endpoints=http://127.0.0.1:{port}");
-    run("etcdctl", directory, &[&[endpoint.as_str()], arguments].concat()).stdout
-}
 
 pub(crate) fn upstream(gateway: &Tidegate) -> Value {
     let request = "GET /v1/upstreams HTTP/1.1\r\nhost: a\r\nauthorization: Bearer sesame\r\n\r\n";
@@ -42,12 +37,14 @@ fn keys_with_leases_are_servers_and_etcd_may_stop() {
     if !has("etcd") || !has("etcdctl") {
         return;
     }
-    let directory = TempDir::new().expect("a directory");
+    let directory = temporary_directory();
     let path = directory.path();
     let etcd = Server::start(path, "http", &[]);
     let (port, peer) = (etcd.port, etcd.peer);
+    let etcdctl =
+        |arguments: &[&str]| etcdctl(path, &format!("http://127.0.0.1:{port}"), arguments);
     let put = |key: &str, value: &str, more: &[&str]| {
-        etcdctl(path, port, &[&["put", key, value], more].concat());
+        etcdctl(&[&["put", key, value], more].concat());
     };
     let servers =
         [(); 3].map(|()| Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"));
@@ -86,20 +83,20 @@ routes:
         let error = upstream(&gateway)["discovery"]["error"].clone();
         error.as_str().is_some_and(|error| error.contains("\"/services/api/bad\": "))
     });
-    etcdctl(path, port, &["del", "/services/api/bad"]);
+    etcdctl(&["del", "/services/api/bad"]);
     // The lease ends, and the key with it.
-    let granted = etcdctl(path, port, &["lease", "grant", "600"]);
+    let granted = etcdctl(&["lease", "grant", "600"]);
     let lease = granted.split_whitespace().nth(1).expect("a lease").to_owned();
     put("/services/api/3", &third.address().to_string(), &["--lease", &lease]);
     wait_for(&gateway, &[first, second, third]);
-    etcdctl(path, port, &["lease", "revoke", &lease]);
+    etcdctl(&["lease", "revoke", &lease]);
     wait_for(&gateway, &[first, second]);
     // Without etcd the last known servers stay.
     etcd.kill();
     eventually("the failure is shown", || upstream(&gateway)["discovery"]["error"].is_string());
     wait_for(&gateway, &[first, second]);
     let etcd = Server::start_at(path, "http", &[], port, peer);
-    etcdctl(path, port, &["del", "/services/api/1"]);
+    etcdctl(&["del", "/services/api/1"]);
     wait_for(&gateway, &[second]);
     eventually("etcd is followed again", || upstream(&gateway)["discovery"]["error"].is_null());
     over.store(true, Ordering::Relaxed);

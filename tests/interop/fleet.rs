@@ -2,25 +2,33 @@
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use crate::tools::has;
-use scenarios::{Connection, Exit, Process, eventually, tidegate_binary};
+use scenarios::{Connection, Exit, Process, eventually, temporary_directory, tidegate_binary};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
+use tempfile::TempDir;
 
 /// The command; its end ends what it has started, also if the test fails.
-struct Fleet(Option<Process>);
+struct Fleet {
+    /// `None` once it has ended.
+    process: Option<Process>,
+    /// Engines wait for the disk, which may be busy.
+    _directory: TempDir,
+}
 
 impl Fleet {
     fn start() -> Fleet {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("perf/fleet");
         let mut command = Command::new("sh");
         command.args(["-c", "exec python3 \"$0\" \"$@\" >&2"]).arg(script);
-        Fleet(Some(Process::start(command.arg("--tidegate").arg(tidegate_binary()))))
+        let directory = temporary_directory();
+        command.arg("--tidegate").arg(tidegate_binary()).env("TMPDIR", directory.path());
+        Fleet { process: Some(Process::start(&mut command)), _directory: directory }
     }
 
     /// The address of the status page.
     fn page(&self) -> String {
-        let process = self.0.as_ref().expect("it runs");
+        let process = self.process.as_ref().expect("it runs");
         let page = process.wait_for_line(|line| {
             let address = line.strip_prefix("status  http://")?;
             Some(address.trim_end_matches('/').to_owned())
@@ -29,7 +37,7 @@ impl Fleet {
     }
 
     fn end(mut self) -> Exit {
-        let process = self.0.take().expect("it runs");
+        let process = self.process.take().expect("it runs");
         process.signal("INT");
         process.wait()
     }
@@ -37,7 +45,7 @@ impl Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        if let Some(process) = self.0.take() {
+        if let Some(process) = self.process.take() {
             process.signal("TERM");
             process.wait();
         }

@@ -1,12 +1,11 @@
 //! `examples/game-server`: its one command, and everything its README says.
 
 use crate::tools::{command, has, run};
-use scenarios::{Process, WebSocketClient, eventually, tidegate_binary};
+use scenarios::{Process, WebSocketClient, eventually, temporary_directory, tidegate_binary};
 use serde_json::{Value, json};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
 
 /// The running game, with a copy of the example whose rules a test may change.
 struct Game {
@@ -133,7 +132,7 @@ fn players_walk_rules_are_patched_and_a_killed_node_is_replaced() {
     if !(has("mariadbd") && has("redis-server") && has("bash")) {
         return;
     }
-    let directory = TempDir::new().expect("a temporary directory");
+    let directory = temporary_directory();
     Game::copy(directory.path());
     let game = Game::start(directory.path());
 

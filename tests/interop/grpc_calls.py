@@ -5,6 +5,7 @@ grpc_calls.py call PORT KIND  makes calls through a gateway; prints "done"
 """
 
 import concurrent.futures
+import functools
 import sys
 import threading
 
@@ -16,7 +17,14 @@ OPTIONS = [("grpc.max_receive_message_length", 8 * 1024 * 1024)]
 # Of every call that is expected to end.
 PATIENCE_S = 30
 
-cancelled = threading.Event()
+cancelled, begun = threading.Event(), threading.Event()
+
+
+def wait_for_cancellation(context):
+    # A call that is over already calls nothing back.
+    if not context.add_callback(cancelled.set):
+        cancelled.set()
+    cancelled.wait(PATIENCE_S)
 
 
 def get(request, context):
@@ -28,9 +36,11 @@ def get(request, context):
         return b"yes" if cancelled.wait(PATIENCE_S) else b"no"
     if request == b"remaining":
         return b"%d" % (context.time_remaining() * 1000)
+    if request == b"has it begun?":
+        return b"yes" if begun.is_set() else b"no"
     if request == b"wait":
-        context.add_callback(cancelled.set)
-        cancelled.wait(PATIENCE_S)
+        begun.set()
+        wait_for_cancellation(context)
     context.set_trailing_metadata((("x-length", str(len(request))),))
     return request
 
@@ -40,8 +50,7 @@ def watch(request, context):
     for number in range(10):
         yield request + b" %d" % number
     if request == b"forever":
-        context.add_callback(cancelled.set)
-        cancelled.wait(PATIENCE_S)
+        wait_for_cancellation(context)
     if request == b"fail":
         context.abort(grpc.StatusCode.DATA_LOSS, "after ten")
 
@@ -160,9 +169,12 @@ class Calls:
     def deadline(self):
         left = int(self.get(b"remaining", timeout=20))
         assert 0 < left <= 20_000, f"the server was given {left} ms"
-        failed(
-            lambda: self.get(b"wait", timeout=1), grpc.StatusCode.DEADLINE_EXCEEDED, "a deadline"
-        )
+        # A short deadline may be over before the server has begun.
+        seconds = 1
+        while seconds == 1 or self.get(b"has it begun?", timeout=PATIENCE_S) == b"no":
+            wait = functools.partial(self.get, b"wait", timeout=seconds)
+            failed(wait, grpc.StatusCode.DEADLINE_EXCEEDED, "a deadline")
+            seconds *= 2
         expect(self.get(b"was it cancelled?", timeout=PATIENCE_S), b"yes", "after a deadline")
 
     def unavailable(self):

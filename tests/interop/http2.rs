@@ -111,7 +111,9 @@ fn h2load_has_every_response() {
         assert!(exit.stdout.contains(all), "{exit:?}");
     }
     // Nothing of them stays.
-    server.wait_for_metric("tidegate_requests_in_flight", &[], 0.0);
+    scenarios::eventually("no request is in flight", || {
+        server.metrics().sum("tidegate_requests_in_flight", &[]) == 0.0
+    });
 }
 
 const HTTPX: &str = r#"

@@ -1,11 +1,10 @@
 //! Servers with HTTP/2 behind us: nginx, Go's net/http and Node.
 
-use crate::tools::{command, gateway, has, long_text, nginx, proxy};
+use crate::tools::{command, gateway, go_program, has, long_text, nginx, proxy};
 use scenarios::{Authority, Connection, Launch, Process, Tidegate};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command;
 use tempfile::TempDir;
 
 const NGINX: &str = r"
@@ -106,13 +105,8 @@ fn go(directory: &Path, authority: &Authority) -> (Process, [u16; 2]) {
     let issued = authority.issue(&["a.test"]);
     fs::write(directory.join("server.pem"), issued.chain).expect("a file");
     fs::write(directory.join("server.key"), issued.key).expect("a file");
-    fs::write(directory.join("server.go"), include_str!("http2_servers/server.go"))
-        .expect("a file");
-    let mut build = command("go", directory);
-    build.args(["build", "-o", "server", "server.go"]);
-    let exit = Process::run(build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local"));
-    assert_eq!(exit.code, Some(0), "{exit:?}");
-    let process = Process::start(Command::new(directory.join("server")).current_dir(directory));
+    let process =
+        Process::start(&mut go_program(directory, include_str!("http2_servers/server.go")));
     let port = |secure: &str| {
         let prefix = format!("listening {secure} ");
         process.wait_for_line(|line| line.strip_prefix(&prefix)?.parse().ok()).expect("it listens")
@@ -284,8 +278,10 @@ fn a_server_that_demands_http_1_1_by_goaway_gets_it() {
     for method in ["POST", "PUT"] {
         assert_eq!(send(&server, method), over_http1(method));
     }
-    let connections =
-        |version: &str| upstream.process.log().iter().filter(|line| *line == version).count();
+    // What it has said is complete once it has ended.
+    upstream.process.signal("TERM");
+    let said = upstream.process.wait().stderr;
+    let connections = |version: &str| said.lines().filter(|line| *line == version).count();
     assert_eq!((connections("http2"), connections("http1")), (1, 1), "the demand is remembered");
     // It may have processed the first one: only an idempotent one is sent again.
     let upstream = DemandingServer::start("python3", script, "1");

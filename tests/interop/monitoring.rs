@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use scenarios::{Connection, Tidegate, Upstream, tidegate_binary};
+use scenarios::{Connection, Tidegate, Upstream, eventually_some, tidegate_binary};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -191,13 +191,14 @@ routes:
         client.send("GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
         client.read_to_end();
     }
-    let mut client = Connection::to(server.address("admin"));
-    client.send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    let scraped = client.read_response();
-    for name in ["requests_total", "rate_limited_total", "cache_hits_total", "upstream_requests"] {
-        assert!(scraped.text().contains(&format!("\ntidegate_{name}")), "{}", scraped.text());
-    }
+    let names = ["requests_total", "rate_limited_total", "cache_hits_total", "upstream_requests"];
+    let scraped = eventually_some("the requests are counted", || {
+        let mut client = Connection::to(server.address("admin"));
+        client.send("GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let text = client.read_response().text();
+        names.iter().all(|name| text.contains(&format!("\ntidegate_{name}"))).then_some(text)
+    });
     let directory = TempDir::new().expect("a temporary directory");
-    fs::write(directory.path().join("metrics"), scraped.text()).expect("a file");
+    fs::write(directory.path().join("metrics"), scraped).expect("a file");
     run("sh", directory.path(), &["-c", "promtool check metrics < metrics"]);
 }

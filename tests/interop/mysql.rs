@@ -2,12 +2,11 @@
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use crate::tools::{command, has, run};
-use scenarios::{Authority, Process, free_port, tidegate_binary};
+use scenarios::{Authority, Process, free_port, temporary_directory, tidegate_binary};
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use tempfile::TempDir;
 
 /// A server with a directory of its own: `root` by its socket, `ann` with a password by TCP.
 struct Server {
@@ -114,7 +113,7 @@ fn queries_types_and_transactions() {
     if !has("mariadbd") {
         return;
     }
-    let directory = TempDir::new().expect("a temporary directory");
+    let directory = temporary_directory();
     let directory = directory.path();
     Server::install(directory);
     let server = Server::start(directory, free_port());
@@ -214,8 +213,9 @@ end
 group:wait()
 same(wrong, 0)
 same(db:stat().opened, 2)
-local prepared = check(db:query "show global status like 'Prepared_stmt_count'")[1].Value
-check(tonumber(prepared) <= 512, "statements are released: " .. prepared)
+-- Statements are released; the server does not respond to that.
+local count = "show global status like 'Prepared_stmt_count'"
+repeat until tonumber(check(db:query(count))[1].Value) <= 512
 -- A procedure has several results.
 check(db:query "create procedure two() begin select 1 as a; select 2 as b; end")
 local first, none, more = db:query "call two()"
@@ -223,8 +223,10 @@ same(first[1].a, 1) same(none, nil) same(more[1][1].b, 2) same(more[2].type, "OK
 same(check(db:query "select 3 as c")[1].c, 3)
 -- A statement that takes too long ends its connection only.
 local impatient = open { timeout = 50 }
-local _, late = impatient:query "select sleep(100)"
-same(late.message, "mysql: no response in time") same(late.lost, true)
+local late
+-- On a busy machine a connection may not be made in this time either.
+repeat late = fails(impatient:query "select sleep(100)")
+until late.message == "mysql: no response in time" and late.lost
 same(impatient:stat().open, 0)
 -- A connection that the server has ended is replaced.
 local single = open { max_open_conns = 1 }

@@ -4,16 +4,14 @@
 
 use std::time::Duration;
 
-use tempfile::TempDir;
-
-use crate::etcd::Server;
+use crate::etcd::{Server, etcdctl};
 use crate::etcd_canary::serving;
 use crate::etcd_configuration::{Fleet, Load, body, ready, serve};
-use crate::etcd_discovery::{etcdctl, upstream, wait_for};
+use crate::etcd_discovery::{upstream, wait_for};
 use crate::purges::{self, Site, all_serve, fill, get, purge_page, rounds};
 use crate::shared_limits::{Redis, alone, is_used_up, server, together, use_up};
 use crate::tools::has;
-use scenarios::{TcpProxy, Tidegate, Upstream, eventually, free_port};
+use scenarios::{TcpProxy, Tidegate, Upstream, eventually, free_port, temporary_directory};
 
 /// Waits until so many servers report that they serve.
 fn report(fleet: &Fleet, count: usize) {
@@ -73,19 +71,24 @@ fn configuration_arrives_after_each_fault_of_the_network_to_etcd() {
     fleet.kill_etcd();
 }
 
-#[test]
-fn a_canary_ends_if_its_command_or_its_server_is_cut_off_from_etcd() {
-    if !has("etcd") {
-        return;
-    }
+/// A fleet of two servers that serve `one`, each behind a proxy in front of etcd.
+fn fleet_behind_proxies() -> (Fleet, [TcpProxy; 2], [Tidegate; 2]) {
     let fleet = Fleet::start();
     fleet.apply("one");
     let proxies = [fleet.proxy(), fleet.proxy()];
-    let [first, second] = [("n1", &proxies[0]), ("n2", &proxies[1])]
+    let nodes = [("n1", &proxies[0]), ("n2", &proxies[1])]
         .map(|(name, proxy)| fleet.node_at(name, proxy.port()));
-    let nodes = [first, second];
     serve(&nodes, "one");
     report(&fleet, 2);
+    (fleet, proxies, nodes)
+}
+
+#[test]
+fn a_canary_ends_if_its_command_is_cut_off_from_etcd() {
+    if !has("etcd") {
+        return;
+    }
+    let (fleet, _proxies, nodes) = fleet_behind_proxies();
     let load = Load::start(&nodes);
     // Its lease ends while the command still runs.
     let of_command = fleet.proxy();
@@ -94,11 +97,22 @@ fn a_canary_ends_if_its_command_or_its_server_is_cut_off_from_etcd() {
     of_command.silence();
     eventually("the lease has ended", || serving(&nodes, "one") == 2);
     assert_eq!(trial.wait().code, Some(1));
+    load.end();
+    fleet.kill_etcd();
+}
+
+#[test]
+fn a_canary_ends_if_its_server_is_cut_off_from_etcd() {
+    if !has("etcd") {
+        return;
+    }
+    let (fleet, proxies, nodes) = fleet_behind_proxies();
+    let load = Load::start(&nodes);
     // A server that does not report fails the trial, and returns by itself.
-    let trial = fleet.try_out_at("three", &fleet.url());
+    let trial = fleet.try_out_at("two", &fleet.url());
     let mut at = nodes.len();
     eventually("one server tries it", || {
-        at = nodes.iter().position(|node| body(node.address("web")) == "three").unwrap_or(at);
+        at = nodes.iter().position(|node| body(node.address("web")) == "two").unwrap_or(at);
         at < nodes.len()
     });
     proxies[at].silence();
@@ -108,8 +122,8 @@ fn a_canary_ends_if_its_command_or_its_server_is_cut_off_from_etcd() {
     assert!(why.contains("does not report any more"), "{why}");
     serve(&nodes, "one");
     proxies[at].pass();
-    fleet.apply("four");
-    serve(&nodes, "four");
+    fleet.apply("three");
+    serve(&nodes, "three");
     load.end();
     fleet.kill_etcd();
 }
@@ -119,7 +133,7 @@ fn limits_are_settled_after_each_fault_of_the_network_to_redis() {
     if !has("redis-server") {
         return;
     }
-    let (directory, port) = (TempDir::new().expect("a temporary directory"), free_port());
+    let (directory, port) = (temporary_directory(), free_port());
     let _redis = Redis::on_port(directory.path(), port, &[]);
     let proxy = TcpProxy::start(port);
     let start = |name: &str, port: u16| {
@@ -161,7 +175,7 @@ fn purges_are_applied_after_each_fault_of_the_network_to_redis() {
     if !has("redis-server") {
         return;
     }
-    let (directory, port) = (TempDir::new().expect("a temporary directory"), free_port());
+    let (directory, port) = (temporary_directory(), free_port());
     let _redis = Redis::on_port(directory.path(), port, &[]);
     let (site, proxy) = (Site::start(), TcpProxy::start(port));
     let start = |name: &str, port: u16| {
@@ -229,12 +243,13 @@ fn members_of_an_upstream_arrive_after_each_fault_of_the_network_to_etcd() {
     if !has("etcd") || !has("etcdctl") {
         return;
     }
-    let directory = TempDir::new().expect("a directory");
+    let directory = temporary_directory();
     let etcd = Server::start(directory.path(), "http", &[]);
     let proxy = TcpProxy::start(etcd.port);
     let servers =
         [(); 2].map(|()| Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"));
-    let change = |verb: &[&str]| drop(etcdctl(directory.path(), etcd.port, verb));
+    let endpoint = format!("http://127.0.0.1:{}", etcd.port);
+    let change = |verb: &[&str]| drop(etcdctl(directory.path(), &endpoint, verb));
     let [first, second] = &servers;
     let addresses = [first, second].map(|server| server.address().to_string());
     change(&["put", "/services/api/1", &addresses[0]]);

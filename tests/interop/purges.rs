@@ -9,11 +9,13 @@ use std::sync::{Arc, Mutex};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::etcd::Server as Etcd;
+use crate::etcd::{Server as Etcd, etcdctl};
 use crate::etcd_configuration::{self, ready};
 use crate::shared_limits::Redis;
-use crate::tools::{has, run};
-use scenarios::{Launch, Process, Tidegate, Upstream, eventually, tidegate_binary};
+use crate::tools::has;
+use scenarios::{
+    Launch, Process, Tidegate, Upstream, eventually, temporary_directory, tidegate_binary,
+};
 
 /// An origin whose pages have versions.
 pub(crate) struct Site {
@@ -84,7 +86,7 @@ routes:
             r#"
 listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
 admin: {{ bind: "127.0.0.1:0", token: s3cret-token, metrics: open }}
-shared: {{ redis: ["{redis}"] }}
+shared: {{ redis: ["{redis}"], timeout: 2s }}
 purges: {{ node: {name}, {purges} }}
 caches: {{ pages: {{ memory: 4MiB{disk} }} }}
 {routes}"#
@@ -176,7 +178,7 @@ fn redis_is_killed_and_paused_and_nothing_purged_is_served() {
     if !has("redis-server") {
         return;
     }
-    let (site, directory) = (Site::start(), TempDir::new().expect("a directory"));
+    let (site, directory) = (Site::start(), temporary_directory());
     let redis = durable(directory.path());
     let servers = three_with_redis(&site, directory.path(), "alone: 1m");
     assert_eq!(rounds(&site, &servers, 30), 30);
@@ -241,7 +243,7 @@ fn a_server_that_was_away_applies_what_it_has_missed_before_it_serves() {
     if !has("redis-server") {
         return;
     }
-    let (site, directory) = (Site::start(), TempDir::new().expect("a directory"));
+    let (site, directory) = (Site::start(), temporary_directory());
     let redis = durable(directory.path());
     let mut servers = three_with_redis(&site, directory.path(), "alone: 1m");
     // Paused: it is listed, and not waited for.
@@ -255,15 +257,7 @@ fn a_server_that_was_away_applies_what_it_has_missed_before_it_serves() {
         get(&servers[1], "/0").0 == version
     });
     // Killed: what it has on disk is not served before the purge is applied to it.
-    let on_disk = |least| {
-        let name = "tidegate_cache_disk_writes_total";
-        servers[2].wait_for_metric(name, &[("cache", "pages")], least);
-    };
-    let kept: Vec<String> = (10..15).map(|page| format!("/{page}")).collect();
-    for path in &kept {
-        get(&servers[2], path);
-    }
-    on_disk(5.0);
+    keep_on_disk(&servers[2]);
     eventually("the position is on disk", || directory.path().join("disk/purges").exists());
     let killed = servers.pop().expect("the third");
     killed.signal("KILL");
@@ -294,6 +288,16 @@ fn a_server_that_was_away_applies_what_it_has_missed_before_it_serves() {
     drop(alone);
 }
 
+/// Lets a server store the pages 10 to 14, also on disk.
+fn keep_on_disk(server: &Tidegate) {
+    let (name, cache) = ("tidegate_cache_disk_writes_total", [("cache", "pages")]);
+    let before = server.metrics().sum(name, &cache);
+    for page in 10..15 {
+        get(server, &format!("/{page}"));
+    }
+    server.wait_for_metric(name, &cache, before + 5.0);
+}
+
 /// Purges a page until a server is listed as one that is away.
 fn eventually_away(server: &Tidegate, path: &str, away: &str) -> Value {
     scenarios::eventually_some("the paused server is away", || {
@@ -308,7 +312,7 @@ fn a_log_that_was_lost_confirms_nothing_for_a_while() {
     if !has("redis-server") {
         return;
     }
-    let (site, directory) = (Site::start(), TempDir::new().expect("a directory"));
+    let (site, directory) = (Site::start(), temporary_directory());
     let redis = durable(directory.path());
     let servers = three_with_redis(&site, directory.path(), "alone: 10s, unpublished: refuse");
     fill(&servers, "/0");
@@ -338,7 +342,7 @@ fn two_servers_of_one_name_are_noticed() {
     if !has("redis-server") {
         return;
     }
-    let (site, directory) = (Site::start(), TempDir::new().expect("a directory"));
+    let (site, directory) = (Site::start(), temporary_directory());
     let _redis = Redis::on_socket(directory.path());
     let path = format!("unix:{}", directory.path().join("redis.sock").display());
     let first = site.with_redis("a", &path, "alone: 1m", None);
@@ -361,7 +365,7 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     pub(crate) fn start(site: &Site) -> Fleet {
-        let directory = TempDir::new().expect("a directory");
+        let directory = temporary_directory();
         let etcd = Etcd::start(directory.path(), "http", &[]);
         let (port, peer) = (etcd.port, etcd.peer);
         let fleet = Fleet { directory, etcd: Some(etcd), port, peer };
@@ -451,20 +455,16 @@ fn etcd_is_killed_and_paused_and_nothing_purged_is_served() {
     });
     assert_eq!(rounds(&site, &servers, 10), 10);
     // A server that was killed applies what it has missed, also if etcd has forgotten revisions.
-    let kept: Vec<String> = (10..15).map(|page| format!("/{page}")).collect();
-    for path in &kept {
-        get(&servers[2], path);
-    }
-    servers[2].wait_for_metric("tidegate_cache_disk_writes_total", &[("cache", "pages")], 5.0);
+    keep_on_disk(&servers[2]);
     eventually("the position is on disk", || fleet.cache("c").join("purges").exists());
     let killed = servers.pop().expect("the third");
     killed.signal("KILL");
     killed.wait();
     let version = site.change("/10");
     let (_, answer) = purge(&servers[0], "", r#"{"url": "http://shop.example/10"}"#);
-    let endpoint = format!("--endpoints=http://127.0.0.1:{}", fleet.port);
+    let endpoint = format!("http://127.0.0.1:{}", fleet.port);
     let revision = answer["number"].to_string();
-    run("etcdctl", fleet.directory.path(), &[&endpoint, "compact", &revision]);
+    etcdctl(fleet.directory.path(), &endpoint, &["compact", &revision]);
     let again = fleet.node("c");
     assert_eq!(get(&again, "/10").0, version);
     eventually("the rest is still there", || serves(&again) && get(&again, "/11") == (0, true));

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use tempfile::TempDir;
-
 use crate::shared_limits::Redis;
 use crate::tools::has;
-use scenarios::{Launch, Tidegate, eventually};
+use scenarios::{Launch, Tidegate, eventually, temporary_directory};
 
 const SCRIPT: &str = r#"
 local shared = require "tide.shared"
@@ -55,7 +53,7 @@ fn server(redis: &Path) -> Tidegate {
         r#"
 listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
 admin: {{ bind: "127.0.0.1:0" }}
-shared: {{ redis: ["unix:{}"], prefix: shop }}
+shared: {{ redis: ["unix:{}"], prefix: shop, timeout: 5s }}
 lua: {{ shared: redis }}
 routes:
   - match: {{ path: "/{{*rest}}" }}
@@ -77,7 +75,7 @@ fn servers_share_the_entries_of_lua_programs() {
     if !has("redis-server") {
         return;
     }
-    let directory = TempDir::new().expect("a directory");
+    let directory = temporary_directory();
     let redis = Redis::on_socket(directory.path());
     let path = directory.path().join("redis.sock");
     let (first, second) = (server(&path), server(&path));

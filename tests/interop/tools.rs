@@ -5,7 +5,11 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use tempfile::TempDir;
+
+/// How long a compiler may take.
+const BUILT_WITHIN: Duration = Duration::from_secs(150);
 
 /// Whether `name` is installed; says so if not.
 pub(crate) fn has(name: &str) -> bool {
@@ -115,6 +119,19 @@ pub(crate) fn run(name: &str, directory: &Path, arguments: &[&str]) -> Exit {
     exit
 }
 
+/// Builds a program of one file with Go, whose library is compiled when it is first used.
+pub(crate) fn go_program(directory: &Path, source: &str) -> Command {
+    fs::write(directory.join("program.go"), source).expect("a file");
+    let mut build = command("go", directory);
+    build.args(["build", "-o", "program", "program.go"]);
+    build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local");
+    let exit = Process::start(&mut build).wait_within(BUILT_WITHIN);
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    let mut program = Command::new(directory.join("program"));
+    program.current_dir(directory);
+    program
+}
+
 /// A gateway with a listener `web` and all of `more`.
 pub(crate) fn gateway(more: &str) -> Tidegate {
     Tidegate::start(&format!(
@@ -188,7 +205,7 @@ impl Browser {
     /// What the page has written into its element `said`.
     pub(crate) fn shown(&self, profile: &str, url: &str, more: &[&str]) -> String {
         let mut command = command("timeout", self.directory.path());
-        command.args(["--kill-after=5", "60", self.name, "--headless", "--no-sandbox"]);
+        command.args(["--kill-after=5", "120", self.name, "--headless", "--no-sandbox"]);
         command.args(["--disable-gpu", "--disable-background-networking", "--no-first-run"]);
         command.args(["--dump-dom", "--virtual-time-budget=20000"]);
         command.arg(format!("--user-data-dir={}", self.directory.path().join(profile).display()));

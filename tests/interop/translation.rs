@@ -8,7 +8,7 @@ mod recorder;
 mod requests;
 mod servers;
 
-use crate::tools::{command, has, nginx, proxy};
+use crate::tools::{command, go_program, has, nginx, proxy};
 use recorder::Recorder;
 use requests::{Decision, Row, rows};
 use scenarios::{Connection, Http2Peer, Process, Upstream, frame};
@@ -159,16 +159,6 @@ fn start(program: &mut Command) -> (Process, SocketAddr) {
     (process, SocketAddr::from(([127, 0, 0, 1], port.expect("it listens"))))
 }
 
-/// Builds a program of one file.
-fn go(directory: &Path, source: &str) -> Command {
-    fs::write(directory.join("program.go"), source).expect("a file");
-    let mut build = command("go", directory);
-    build.args(["build", "-o", "program", "program.go"]);
-    let exit = Process::run(build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local"));
-    assert_eq!(exit.code, Some(0), "{exit:?}");
-    Command::new(directory.join("program"))
-}
-
 /// A program of one file.
 fn node(directory: &Path, source: &str) -> Command {
     fs::write(directory.join("program.js"), source).expect("a file");
@@ -184,7 +174,7 @@ fn go_decides_the_same_about_requests_of_http_2() {
     }
     let (recorder, upstream) = Recorder::start();
     let directory = TempDir::new().expect("a temporary directory");
-    let mut program = go(directory.path(), include_str!("translation/proxy.go"));
+    let mut program = go_program(directory.path(), include_str!("translation/proxy.go"));
     let (_process, address) = start(program.arg(upstream.address().to_string()));
     compare("go", address, &recorder);
 }

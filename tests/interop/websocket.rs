@@ -30,7 +30,9 @@ fn a_conversation_goes_through_the_tunnel() {
     }
     let ended = [("reason", "upgrade_finished")];
     server.wait_for_metric("tidegate_connections_closed_total", &ended, 4.0);
-    assert_eq!(server.metrics().sum("tidegate_tunnels_active", &[]), 0.0);
+    scenarios::eventually("no tunnel is active", || {
+        server.metrics().sum("tidegate_tunnels_active", &[]) == 0.0
+    });
 }
 
 /// Says something once it is in the room, and writes down what it hears.

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 
-START_SECONDS = 10.0
+START_SECONDS = 60.0
 STOP_SECONDS = 3.0
 
 _running = []

@@ -237,8 +237,10 @@ impl Connection {
 
     /// Waits for the next byte, and says whether the end came instead. For a script that serves
     /// one request after the other until its peer goes away.
+    ///
+    /// Its peer may keep the connection open for [`PATIENCE`] without a request.
     pub fn at_end(&mut self) -> bool {
-        self.received.is_empty() && self.fill().is_some()
+        self.received.is_empty() && self.fill_within(2 * PATIENCE).is_some()
     }
 
     fn drain(&mut self) -> End {
@@ -251,11 +253,15 @@ impl Connection {
 
     /// Receives once: the end, if there is nothing more. Panics if nothing comes in [`PATIENCE`].
     fn fill(&mut self) -> Option<End> {
-        let deadline = Instant::now() + PATIENCE;
+        self.fill_within(PATIENCE)
+    }
+
+    fn fill_within(&mut self, time: Duration) -> Option<End> {
+        let deadline = Instant::now() + time;
         let mut buffer = [0; 16 * 1024];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            assert!(!left.is_zero(), "nothing came in {PATIENCE:?}; received {}", self.shown());
+            assert!(!left.is_zero(), "nothing came in {time:?}; received {}", self.shown());
             self.stream.set_read_timeout(Some(left)).expect("a read time-out");
             match self.stream.as_ref().read(&mut buffer) {
                 Ok(0) => return Some(End::Closed),

@@ -56,7 +56,7 @@ pub use idle::current_thread;
 pub use metrics::Metrics;
 pub use process::{Exit, Process, command_exists};
 pub use response::HttpResponse;
-pub use server::{Launch, Tidegate};
+pub use server::{Launch, Tidegate, temporary_directory};
 pub use tcp_proxy::TcpProxy;
 pub use tls_upstream::TlsUpstream;
 pub use upstream::Upstream;

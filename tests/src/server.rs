@@ -213,9 +213,9 @@ impl Tidegate {
     }
 }
 
-/// In memory where the machine has such a place: the server waits for the disk when it writes a
-/// configuration, and a busy disk can take longer than our patience.
-fn temporary_directory() -> TempDir {
+/// In memory where the machine has such a place: servers wait for the disk when they write a
+/// configuration or data, and a busy disk can take longer than our patience.
+pub fn temporary_directory() -> TempDir {
     let in_memory = tempfile::Builder::new().tempdir_in("/dev/shm");
     in_memory.or_else(|_| TempDir::new()).expect("a temporary directory")
 }

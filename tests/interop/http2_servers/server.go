@@ -7,8 +7,19 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"time"
+	"sync/atomic"
 )
+
+// Requests at once on a connection.
+const streams = 5
+
+type gate struct {
+	arrived atomic.Int32
+	open    chan struct{}
+}
+
+// For each listener one: in the clear, and with TLS.
+var gates = map[bool]*gate{false: {open: make(chan struct{})}, true: {open: make(chan struct{})}}
 
 func handle(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
@@ -29,7 +40,12 @@ func handle(w http.ResponseWriter, r *http.Request) {
 		line, _ := buffered.ReadString('\n')
 		fmt.Fprint(connection, r.Proto, " ", line)
 	case "/slow":
-		time.Sleep(50 * time.Millisecond)
+		// The first ones wait until there is one more than a connection takes.
+		own := gates[r.TLS != nil]
+		if own.arrived.Add(1) == streams+1 {
+			close(own.open)
+		}
+		<-own.open
 		fmt.Fprint(w, "slow")
 	default:
 		fmt.Fprintf(w, "%s %s %s", r.Proto, r.Host, r.URL)
@@ -44,7 +60,7 @@ func main() {
 	server := &http.Server{
 		Handler:   http.HandlerFunc(handle),
 		Protocols: protocols,
-		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: 5},
+		HTTP2:     &http.HTTP2Config{MaxConcurrentStreams: streams},
 	}
 	for _, secure := range []bool{false, true} {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

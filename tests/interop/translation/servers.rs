@@ -1,7 +1,7 @@
 //! Odd requests of HTTP/1.1, and what servers of HTTP/2 read of what Tidegate forwards.
 
-use super::{Recorder, go, node, start};
-use crate::tools::{has, nginx, proxy};
+use super::{Recorder, node, start};
+use crate::tools::{go_program, has, nginx, proxy};
 use scenarios::{Http2Peer, Http2Request, HttpResponse, Upstream};
 use tempfile::TempDir;
 use wire::h2::{Config, Event};
@@ -255,7 +255,7 @@ fn go_reads_what_was_forwarded_over_http_2() {
         return;
     }
     let directory = TempDir::new().expect("a temporary directory");
-    let mut program = go(directory.path(), include_str!("server.go"));
+    let mut program = go_program(directory.path(), include_str!("server.go"));
     let (_process, address) = start(&mut program);
     read_by("go", &address.to_string(), |response| sorted(&response.text()));
 }
