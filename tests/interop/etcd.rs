@@ -157,7 +157,7 @@ local gone = check(client:watch { key = "left", NOPUT = true })
 check(client:put { key = "left", value = "1", lease = left.ID })
 same(check(gone:read(50000)).events[1].type, "DELETE")
 gone:cancel()
--- What is left of it becomes more only if it is renewed.
+-- Its remaining time becomes longer only if it is renewed.
 local rest, before = check(client:ttl { ID = kept.ID }).TTL
 repeat
   time.sleep(20)

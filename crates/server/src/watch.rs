@@ -63,8 +63,8 @@ impl Watch {
 
     /// Watches exactly these paths from now on: files by name, directories with all their entries,
     /// and the symbolic links in a path. Directories that are watched already stay watched, so that
-    /// changes during a reload are not missed. Returns true if a path was not watched before: earlier
-    /// changes of it were missed.
+    /// changes during a reload are not missed. Returns true if a path was not watched before:
+    /// earlier changes of it were missed.
     pub(crate) fn set(&mut self, paths: &[PathBuf]) -> bool {
         let Some(watches) = &mut self.watches else { return false };
         let names: BTreeSet<_> = paths
