@@ -8,7 +8,7 @@ use crate::etcd::{Server, etcdctl};
 use crate::etcd_canary::serving;
 use crate::etcd_configuration::{Fleet, Load, body, ready, serve};
 use crate::etcd_discovery::{upstream, wait_for};
-use crate::purges::{self, Site, all_serve, fill, get, purge_page, rounds};
+use crate::purges::{self, Site, all_are_confirmed, all_serve, fill, get, purge_page, rounds};
 use crate::shared_limits::{Redis, alone, is_used_up, server, together, use_up};
 use crate::tools::has;
 use scenarios::{TcpProxy, Tidegate, Upstream, eventually, free_port, temporary_directory};
@@ -215,7 +215,7 @@ fn purge_through_faults(site: &Site, proxy: &TcpProxy, servers: &[Tidegate; 2]) 
     proxy.pass();
     eventually("the purge reaches the server", || get(far, "/0").0 == version);
     confirmed(near, "/0");
-    assert_eq!(rounds(site, servers, 10), 10);
+    all_are_confirmed(site, servers, 10);
     // Both ways: what this server purges, and what it applies.
     for server in servers {
         fill(servers, "/1");
@@ -228,9 +228,9 @@ fn purge_through_faults(site: &Site, proxy: &TcpProxy, servers: &[Tidegate; 2]) 
     }
     proxy.reset();
     confirmed(far, "/2");
-    assert_eq!(rounds(site, servers, 10), 10);
+    all_are_confirmed(site, servers, 10);
     proxy.delay(Duration::from_millis(20));
-    assert_eq!(rounds(site, servers, 5), 5);
+    all_are_confirmed(site, servers, 5);
 }
 
 /// Purges a page until all servers have applied that.
