@@ -27,9 +27,10 @@ end
 TIMEOUT_EXTRA_SECONDS = 30
 
 
-def probe(server, path, body, requests=2):
+def probe(server, path, body, requests=2, fields=""):
     """Checks answers on one connection: two of them, so that keep-alive is seen."""
-    request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n\r\n".encode()
+    host = f"127.0.0.1:{server.port}"
+    request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n".encode()
     with socket.create_connection(("127.0.0.1", server.port), 5) as connection:
         for _ in range(requests):
             _answer(server, connection, request, body)
