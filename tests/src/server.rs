@@ -216,8 +216,16 @@ impl Tidegate {
 /// In memory where the machine has such a place: servers wait for the disk when they write a
 /// configuration or data, and a busy disk can take longer than our patience.
 pub fn temporary_directory() -> TempDir {
-    let in_memory = tempfile::Builder::new().tempdir_in("/dev/shm");
-    in_memory.or_else(|_| TempDir::new()).expect("a temporary directory")
+    let in_memory = has_room(IN_MEMORY).then(|| TempDir::new_in(IN_MEMORY).ok()).flatten();
+    in_memory.or_else(|| TempDir::new().ok()).expect("a temporary directory")
+}
+
+/// A directory of the kernel in memory.
+const IN_MEMORY: &str = "/dev/shm";
+
+/// False for the 64 MiB that a container gets: etcd alone reserves as much for its log.
+fn has_room(directory: &str) -> bool {
+    rustix::fs::statvfs(directory).is_ok_and(|all| all.f_bavail * all.f_frsize >= 4 << 30)
 }
 
 fn write(directory: &Path, name: &str, content: &[u8]) {
