@@ -15,7 +15,7 @@ use message::{Claims, Fault, FaultKind, Request};
 use net::Resolver;
 use net::tls::ClientTls;
 use plugin::{FilterKind, FilterPlan, WorkerContext};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 use settings::{
     Duration, Node, OneOrMany, Reader, Schema, SchemaBuilder, Secret, Setting, Spanned,
 };
@@ -29,7 +29,7 @@ use crate::credential::{ByCredential, CredentialId, CredentialKind};
 use crate::form_client::{ClientAuth, authenticated_form};
 use crate::method::{AuthResult, Identity, Method, MethodPlan, check_realm};
 use crate::registry::Directory;
-use crate::token::{self, Rules, TOKEN_BYTES_MAX, json_object};
+use crate::token::{self, Object, Rules, TOKEN_BYTES_MAX, json_object};
 use crate::token_source::{self, TokenSource};
 use in_flight::{InFlightCall, Running};
 
@@ -354,7 +354,7 @@ impl Introspector {
     }
 
     async fn introspect(&self, token: &str) -> Introspected {
-        let introspected = self.ask(token).await.and_then(|response| self.evaluate(&response));
+        let introspected = self.ask(token).await.and_then(|response| self.evaluate(response));
         introspected.unwrap_or_else(|EndPointFailure { why, is_of_token }| {
             if !is_of_token {
                 self.paused_until_us.set(net::clock::now_us() + PAUSE_US);
@@ -372,7 +372,7 @@ impl Introspector {
     }
 
     /// RFC 7662 2.1.
-    async fn ask(&self, token: &str) -> Result<Map<String, Json>, EndPointFailure> {
+    async fn ask(&self, token: &str) -> Result<Object, EndPointFailure> {
         let IntrospectionSettings { url, client_id, client_secret, client_auth, .. } =
             &*self.settings;
         let fields = [("token", token), ("token_type_hint", "access_token")];
@@ -397,7 +397,7 @@ impl Introspector {
     }
 
     /// RFC 7662 2.2. An error means that the response is wrong.
-    fn evaluate(&self, response: &Map<String, Json>) -> Result<Introspected, EndPointFailure> {
+    fn evaluate(&self, response: Object) -> Result<Introspected, EndPointFailure> {
         match response.get("active") {
             Some(Json::Bool(true)) => {}
             Some(Json::Bool(false)) => {
@@ -411,8 +411,8 @@ impl Introspector {
         Ok(self.accept(response).map(Rc::new).map_err(NotAccepted::Inactive))
     }
 
-    fn accept(&self, response: &Map<String, Json>) -> Result<ActiveToken, token::Invalid> {
-        let expires_s = token::check_claims(response, &self.rules, net::clock::wall_secs())?;
+    fn accept(&self, response: Object) -> Result<ActiveToken, token::Invalid> {
+        let expires_s = token::check_claims(&response, &self.rules, net::clock::wall_secs())?;
         let claims = token::claim_pairs(response)?;
         let subject = token::subject(&claims, &self.settings.consumer_claim)?;
         let subject_id = CredentialId::of(CredentialKind::Subject, subject.as_bytes());

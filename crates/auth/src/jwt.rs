@@ -18,7 +18,7 @@ use crate::credential::{CredentialId, CredentialKind};
 use crate::identity::{IdentityName, IdentityProvider, KeySource, KeyUse};
 use crate::method::{AuthResult, Identity, Method, MethodPlan, check_realm};
 use crate::registry::Directory;
-use crate::token::{self, Key, KeySetFile, KeySettings, Rules, VerifiedToken, verify};
+use crate::token::{self, Key, KeySetFile, KeySettings, Rules, TokenVerifier, VerifiedToken};
 use crate::token_source::{self, TokenSource};
 use crate::verified_tokens::VerifiedTokens;
 
@@ -151,6 +151,7 @@ impl MethodPlan for JwtPlan {
                 directory: Directory::of(worker),
                 keys,
                 rules: self.rules.clone(),
+                verifier: TokenVerifier::default(),
                 remembered: RefCell::default(),
                 seen: Cell::new(0),
                 waiting: Cell::new(0),
@@ -197,6 +198,7 @@ struct Verification {
     directory: Rc<Directory>,
     keys: KeySource,
     rules: Arc<Rules>,
+    verifier: TokenVerifier,
     remembered: RefCell<VerifiedTokens<RememberedToken>>,
     /// The generation of the keys that they were verified with.
     seen: Cell<u64>,
@@ -307,7 +309,8 @@ impl Verification {
             };
         }
         let keys = self.keys.keys().ok_or(NotVerified::NoKeys)?;
-        let VerifiedToken { claims, expires_s } = verify(token, &keys, &self.rules, now_s)?;
+        let VerifiedToken { claims, expires_s } =
+            self.verifier.verify(token, &keys, &self.rules, now_s)?;
         let name = token::subject(&claims, &self.consumer_claim)?;
         let subject = (CredentialId::of(CredentialKind::Subject, name.as_bytes()), name);
         let generation = self.directory.generation();

@@ -23,7 +23,7 @@ use telemetry::event;
 use telemetry::log::Level;
 
 use crate::consumers::{ConsumerSet, ConsumerSettings, Entry};
-use crate::credential::{ByCredential, CredentialId, CredentialKind};
+use crate::credential::{ByCredential, CredentialId};
 use crate::decoy::DecoyHashes;
 use crate::password::PasswordHash;
 pub use change_file::reread_changes;
@@ -396,8 +396,7 @@ impl Directory {
         }
         // An issuer must not be able to name a consumer whose entry does not name the subject.
         // (`find` would also find the name of one without an entry that another filter accepted.)
-        let declared = CredentialId::of(CredentialKind::Name, name.as_bytes());
-        match self.entry(&declared) {
+        match self.registry.read().entry(name) {
             Some(_) => Err("the token is not one of the consumer with this name"),
             None => Ok(Consumer::named(name)),
         }

@@ -8,14 +8,17 @@
 mod keys;
 mod strict_json;
 
+use std::cell::RefCell;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde_json::{Map, Value as Json};
+use memchr::memchr_iter;
+use serde_json::Value as Json;
 
 #[cfg(test)]
 pub(crate) use keys::key_set;
 pub(crate) use keys::{Algorithm, Key, KeySetFile, KeySettings, PublicKey, provided_key_set};
-pub(crate) use strict_json::object as json_object;
+pub(crate) use strict_json::{Object, object as json_object};
 
 /// The longest token.
 pub(crate) const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -71,19 +74,92 @@ pub(crate) fn verify(
     rules: &Rules,
     now_s: u64,
 ) -> Result<VerifiedToken, Invalid> {
-    let payload = verify_signature(token, keys)?;
-    let claims = strict_json::object(&payload)
-        .ok_or("the payload of the token is not a JSON object with unique names")?;
-    let expires_s = check_claims(&claims, rules, now_s)?;
-    Ok(VerifiedToken { claims: claim_pairs(&claims)?, expires_s })
+    TokenVerifier::default().verify(token, keys, rules, now_s)
+}
+
+/// Verifies tokens. Remembers the header of the last one, because the tokens of an issuer have the
+/// same: reading it takes longer than all rules for the claims.
+#[derive(Default)]
+pub(crate) struct TokenVerifier {
+    last_header: RefCell<Option<(Box<[u8]>, TokenHeader)>>,
+}
+
+/// What the header of a token says about its signature.
+struct TokenHeader {
+    algorithm: Algorithm,
+    key_id: Option<String>,
+}
+
+impl TokenVerifier {
+    /// Verifies a token at a time, in seconds since 1970.
+    pub(crate) fn verify(
+        &self,
+        token: &[u8],
+        keys: &[Key],
+        rules: &Rules,
+        now_s: u64,
+    ) -> Result<VerifiedToken, Invalid> {
+        let payload = self.verify_signature(token, keys)?;
+        let claims = strict_json::object(&payload)
+            .ok_or("the payload of the token is not a JSON object with unique names")?;
+        let expires_s = check_claims(&claims, rules, now_s)?;
+        Ok(VerifiedToken { claims: claim_pairs(claims)?, expires_s })
+    }
+
+    /// Verifies the signature and returns the payload.
+    pub(crate) fn verify_signature(&self, token: &[u8], keys: &[Key]) -> Result<Vec<u8>, Invalid> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err("the token is too long");
+        }
+        let mut dots = memchr_iter(b'.', token);
+        let (Some(first), Some(second), None) = (dots.next(), dots.next(), dots.next()) else {
+            return Err("the token has not three parts");
+        };
+        let (signed, signature) = (&token[..second], &token[second + 1..]);
+        let (header, payload) = (&signed[..first], &signed[first + 1..]);
+        let mut last_header = self.last_header.borrow_mut();
+        let TokenHeader { algorithm, key_id } = match &mut *last_header {
+            Some((text, read)) if **text == *header => read,
+            other => &other.insert((header.into(), TokenHeader::of(header)?)).1,
+        };
+        let signature = decode(signature)?;
+        let fits = |key: &&Key| key.fits(*algorithm, key_id.as_deref());
+        let mut candidates = keys.iter().filter(fits).peekable();
+        if candidates.peek().is_none() {
+            return Err(NO_KEY);
+        }
+        if !candidates.take(TRIED_KEYS_MAX).any(|key| key.verify(signed, &signature)) {
+            return Err("the signature of the token is wrong");
+        }
+        decode(payload)
+    }
+}
+
+fn decode(part: &[u8]) -> Result<Vec<u8>, Invalid> {
+    URL_SAFE_NO_PAD.decode(part).map_err(|_| "the token is not base64url")
+}
+
+impl TokenHeader {
+    fn of(encoded: &[u8]) -> Result<TokenHeader, Invalid> {
+        let fields = strict_json::object(&decode(encoded)?)
+            .ok_or("the header of the token is not a JSON object with unique names")?;
+        // Extensions that must be understood and are not: none is (RFC 7515 4.1.11, RFC 7797).
+        if ["crit", "b64", "zip"].iter().any(|extension| fields.get(extension).is_some()) {
+            return Err("the header of the token demands an extension");
+        }
+        let algorithm = fields.get("alg").and_then(Json::as_str).and_then(Algorithm::named);
+        let algorithm = algorithm.ok_or("the token names no algorithm that is supported")?;
+        let key_id = match fields.get("kid") {
+            None => None,
+            Some(Json::String(id)) => Some(id.clone()),
+            Some(_) => return Err("the key of the token has no name"),
+        };
+        Ok(TokenHeader { algorithm, key_id })
+    }
 }
 
 /// Checks the claims of a token; returns the second, since 1970, from which it is invalid.
-pub(crate) fn check_claims(
-    claims: &Map<String, Json>,
-    rules: &Rules,
-    now_s: u64,
-) -> Result<u64, Invalid> {
+pub(crate) fn check_claims(claims: &Object, rules: &Rules, now_s: u64) -> Result<u64, Invalid> {
     let expires_s = check_time(claims, rules, now_s)?;
     check_parties(claims, rules)?;
     Ok(expires_s)
@@ -101,61 +177,23 @@ pub(crate) fn subject(claims: &ClaimPairs, consumer_claim: &str) -> Result<Box<s
 pub(crate) type ClaimPairs = Vec<(Box<str>, Box<str>)>;
 
 /// Claims as pairs.
-pub(crate) fn claim_pairs(claims: &Map<String, Json>) -> Result<ClaimPairs, Invalid> {
-    let mut pairs = Vec::new();
+pub(crate) fn claim_pairs(claims: Object) -> Result<ClaimPairs, Invalid> {
+    let mut pairs = Vec::with_capacity(claims.len());
     for (name, value) in claims {
         flatten(name, value, &mut pairs)?;
     }
     Ok(pairs)
 }
 
-/// Verifies the signature and returns the payload.
-pub(crate) fn verify_signature(token: &[u8], keys: &[Key]) -> Result<Vec<u8>, Invalid> {
-    if token.len() > TOKEN_BYTES_MAX {
-        return Err("the token is too long");
-    }
-    let mut parts = token.split(|byte| *byte == b'.');
-    let (Some(header), Some(payload), Some(signature), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err("the token has not three parts");
-    };
-    let decode =
-        |part: &[u8]| URL_SAFE_NO_PAD.decode(part).map_err(|_| "the token is not base64url");
-    let fields = strict_json::object(&decode(header)?)
-        .ok_or("the header of the token is not a JSON object with unique names")?;
-    // Extensions that must be understood and are not: none is (RFC 7515 4.1.11, RFC 7797).
-    if fields.contains_key("crit") || fields.contains_key("b64") || fields.contains_key("zip") {
-        return Err("the header of the token demands an extension");
-    }
-    let algorithm = fields.get("alg").and_then(Json::as_str).and_then(Algorithm::named);
-    let algorithm = algorithm.ok_or("the token names no algorithm that is supported")?;
-    let id = match fields.get("kid") {
-        None => None,
-        Some(Json::String(id)) => Some(id.as_str()),
-        Some(_) => return Err("the key of the token has no name"),
-    };
-    let signature = decode(signature)?;
-    let signed = &token[..header.len() + 1 + payload.len()];
-    let mut candidates = keys.iter().filter(|key| key.fits(algorithm, id)).peekable();
-    if candidates.peek().is_none() {
-        return Err(NO_KEY);
-    }
-    if !candidates.take(TRIED_KEYS_MAX).any(|key| key.verify(signed, &signature)) {
-        return Err("the signature of the token is wrong");
-    }
-    decode(payload)
-}
-
 /// A time of RFC 7519 2: seconds since 1970, perhaps with a fraction.
-fn time(claims: &Map<String, Json>, name: &str) -> Result<Option<f64>, Invalid> {
+fn time(claims: &Object, name: &str) -> Result<Option<f64>, Invalid> {
     let Some(value) = claims.get(name) else { return Ok(None) };
     let seconds = value.as_f64().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
     seconds.map(Some).ok_or("a time of the token is not a number")
 }
 
 /// Checks `exp` and `nbf`; returns when the token expires.
-fn check_time(claims: &Map<String, Json>, rules: &Rules, now_s: u64) -> Result<u64, Invalid> {
+fn check_time(claims: &Object, rules: &Rules, now_s: u64) -> Result<u64, Invalid> {
     let (now, leeway) = (now_s as f64, rules.leeway_s as f64);
     // Read for its type alone (RFC 7519 4.1.6).
     time(claims, "iat")?;
@@ -171,7 +209,7 @@ fn check_time(claims: &Map<String, Json>, rules: &Rules, now_s: u64) -> Result<u
 }
 
 /// Checks `iss` and `aud`.
-fn check_parties(claims: &Map<String, Json>, rules: &Rules) -> Result<(), Invalid> {
+fn check_parties(claims: &Object, rules: &Rules) -> Result<(), Invalid> {
     let listed = |list: &[String], name: &Json| list.iter().any(|known| name == known);
     let issuer = claims.get("iss");
     let wrong_issuer = !issuer.is_some_and(|issuer| listed(&rules.issuers, issuer));
@@ -188,23 +226,24 @@ fn check_parties(claims: &Map<String, Json>, rules: &Rules) -> Result<(), Invali
 }
 
 /// Adds a claim as pairs of name and text.
-fn flatten(name: &str, value: &Json, pairs: &mut Vec<(Box<str>, Box<str>)>) -> Result<(), Invalid> {
-    let text: Box<str> = match value {
+fn flatten(name: String, value: Json, pairs: &mut ClaimPairs) -> Result<(), Invalid> {
+    let text = match value {
         Json::Null => return Ok(()),
-        Json::String(text) => text.as_str().into(),
-        Json::Bool(_) | Json::Number(_) => value.to_string().into(),
+        Json::String(text) => text,
+        Json::Bool(flag) => flag.to_string(),
+        Json::Number(number) => number.to_string(),
         Json::Array(items) => {
-            return items.iter().try_for_each(|item| flatten(name, item, pairs));
+            return items.into_iter().try_for_each(|item| flatten(name.clone(), item, pairs));
         }
         Json::Object(members) => {
-            return members.iter().try_for_each(|(member, value)| {
-                flatten(&format!("{name}.{member}"), value, pairs)
-            });
+            return members
+                .into_iter()
+                .try_for_each(|(member, value)| flatten(format!("{name}.{member}"), value, pairs));
         }
     };
     if pairs.len() >= CLAIMS_MAX {
         return Err("the token has too many claims");
     }
-    pairs.push((name.into(), text));
+    pairs.push((name.into(), text.into()));
     Ok(())
 }

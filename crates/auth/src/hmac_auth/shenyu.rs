@@ -130,7 +130,7 @@ impl ShenYuSignature {
             if !body.is_empty() {
                 let members = json_object(body)
                     .ok_or("the body is not a JSON object with unique names, which is signed")?;
-                pairs.extend(members.iter().map(|(name, value)| (name.clone(), java_text(value))));
+                pairs.extend(members.into_iter().map(|(name, value)| (name, java_text(&value))));
             }
             for pair in request.query.iter().flat_map(|query| query.split('&')) {
                 let (name, value) = pair.split_once('=').unwrap_or((pair, "null"));

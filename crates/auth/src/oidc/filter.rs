@@ -281,12 +281,9 @@ impl OidcFilter {
         let refresh_token = session.refresh_token.as_deref().unwrap_or_default();
         let grant = [("grant_type", "refresh_token"), ("refresh_token", refresh_token)];
         let renewed = async {
-            let mut tokens = self.provider.token(&grant).await?;
+            let tokens = self.provider.token(&grant).await?;
             // OpenID Connect Core 12.2: there may be none.
-            let has_id_token = tokens.contains_key("id_token");
-            if !tokens.contains_key("refresh_token") {
-                tokens.insert("refresh_token".to_owned(), refresh_token.into());
-            }
+            let has_id_token = tokens.get("id_token").is_some();
             let with_tokens =
                 || session.with_tokens(&tokens, now_s, self.settings.forward_access_token);
             let renewed = match has_id_token {
@@ -302,10 +299,16 @@ impl OidcFilter {
                 }
                 renewed => renewed?,
             };
-            match only(&renewed.claims, "sub") == only(&session.claims, "sub") {
-                true => Ok(Session { id: session.id.clone(), login_s: session.login_s, ..renewed }),
-                false => Err(ProviderError::Invalid("the new ID token is of another user")),
+            if only(&renewed.claims, "sub") != only(&session.claims, "sub") {
+                return Err(ProviderError::Invalid("the new ID token is of another user"));
             }
+            Ok(Session {
+                id: session.id.clone(),
+                login_s: session.login_s,
+                // RFC 6749 6: without a new one, the former remains valid.
+                refresh_token: renewed.refresh_token.or_else(|| session.refresh_token.clone()),
+                ..renewed
+            })
         };
         match renewed.await {
             Ok(renewed) => {

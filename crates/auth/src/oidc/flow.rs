@@ -2,7 +2,7 @@
 //! the provider's response, and the logout.
 
 use message::{Fault, FaultKind, HandlerResult, Request, Response};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 use telemetry::event;
 use telemetry::log::Level;
 use wire::{Known, Method};
@@ -16,7 +16,7 @@ use super::provider::ProviderError;
 use super::session::Session;
 use crate::form_client::form_of;
 use crate::last_method::LastMethod;
-use crate::token::{self, ClaimPairs, VerifiedToken, claim_pairs, verify};
+use crate::token::{self, ClaimPairs, Object, VerifiedToken, claim_pairs, verify};
 
 impl OidcFilter {
     /// Sends a page to the provider; other requests get 401.
@@ -111,7 +111,7 @@ impl OidcFilter {
     /// The session that a response of the token end point begins.
     pub(super) async fn session(
         &self,
-        tokens: &Map<String, Json>,
+        tokens: &Object,
         nonce: Option<&str>,
         now_s: u64,
     ) -> Result<Session, ProviderError> {
@@ -133,7 +133,7 @@ impl OidcFilter {
             if userinfo.get("sub").and_then(Json::as_str) != only(&claims, "sub") {
                 return Err(ProviderError::Invalid("the userinfo is of another user"));
             }
-            let more = claim_pairs(&userinfo).map_err(ProviderError::Invalid)?;
+            let more = claim_pairs(userinfo).map_err(ProviderError::Invalid)?;
             let is_new = |(name, _): &(Box<str>, Box<str>)| !claims.iter().any(|(n, _)| n == name);
             let more: Vec<_> = more.into_iter().filter(is_new).collect();
             claims.extend(more);

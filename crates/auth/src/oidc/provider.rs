@@ -15,13 +15,13 @@ use message::{Body, Fault, FaultKind, Headers, Request, Response};
 use net::Resolver;
 use net::tls::ClientTls;
 use plugin::{Handler, WorkerContext};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 use tokio::sync::Mutex;
 use wire::{Known, Method};
 
 use super::{Endpoints, Oidc};
 use crate::form_client::authenticated_form;
-use crate::token::{Key, json_object, provided_key_set};
+use crate::token::{Key, Object, json_object, provided_key_set};
 
 /// The longest response of a provider.
 const RESPONSE_BYTES_MAX: u64 = 256 * 1024;
@@ -223,7 +223,7 @@ impl Provider {
     }
 
     /// The claims of the user as the provider has them now.
-    pub(super) async fn userinfo(&self, access_token: &str) -> Result<Map<String, Json>> {
+    pub(super) async fn userinfo(&self, access_token: &str) -> Result<Object> {
         let metadata = self.metadata().await?;
         let Some(url) = &metadata.userinfo else {
             return Err(ProviderError::Invalid("the provider has no end point for userinfo"));
@@ -233,7 +233,7 @@ impl Provider {
     }
 
     /// Sends a grant to the token end point (RFC 6749 4.1.3 and 6).
-    pub(super) async fn token(&self, grant: &[(&str, &str)]) -> Result<Map<String, Json>> {
+    pub(super) async fn token(&self, grant: &[(&str, &str)]) -> Result<Object> {
         let metadata = self.metadata().await?;
         let Oidc { client_id, client_secret, client_auth, .. } = &*self.settings;
         let (headers, body) =
@@ -324,7 +324,7 @@ impl Metadata {
         }
     }
 
-    fn discovered(document: &Map<String, Json>, issuer: &str) -> Result<Metadata> {
+    fn discovered(document: &Object, issuer: &str) -> Result<Metadata> {
         // OpenID Connect Discovery 1.0, 4.3: a document of another issuer is an attack.
         if document.get("issuer").and_then(Json::as_str) != Some(issuer) {
             return Err(ProviderError::Invalid("the discovery document is of another issuer"));
@@ -369,7 +369,7 @@ mod tests {
 
     use super::*;
 
-    fn document(change: (&str, Json)) -> Map<String, Json> {
+    fn document(change: (&str, Json)) -> Json {
         let mut document = json!({
             "issuer": "https://id.example.com",
             "authorization_endpoint": "https://id.example.com/auth",
@@ -377,7 +377,7 @@ mod tests {
             "jwks_uri": "https://id.example.com/keys",
         });
         document[change.0] = change.1;
-        document.as_object().cloned().unwrap()
+        document
     }
 
     /// Responds with a discovery document and with keys, once it may.
@@ -402,7 +402,7 @@ mod tests {
                         "kty": "OKP", "crv": "Ed25519",
                         "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
                     }] }),
-                    _ => Json::Object(document(("x", json!(1)))),
+                    _ => document(("x", json!(1))),
                 };
                 Ok(Response::json(200, document.to_string()))
             })
@@ -447,7 +447,10 @@ mod tests {
 
     #[test]
     fn a_discovery_document_that_lies_is_rejected() {
-        let discovered = |change| Metadata::discovered(&document(change), "https://id.example.com");
+        let discovered = |change| {
+            let document = json_object(document(change).to_string().as_bytes()).unwrap();
+            Metadata::discovered(&document, "https://id.example.com")
+        };
         assert!(discovered(("x", json!(1))).is_ok());
         for change in [
             ("issuer", json!("https://evil.example.com")),

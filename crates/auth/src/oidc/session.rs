@@ -10,7 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
+
+use crate::token::Object;
 
 /// Sessions whose refresh is in flight or remembered.
 const SESSIONS_MAX: usize = 4096;
@@ -50,7 +52,7 @@ impl Session {
     /// The session with the tokens of a refresh.
     pub(super) fn with_tokens(
         &self,
-        tokens: &Map<String, Json>,
+        tokens: &Object,
         now_s: u64,
         keeps_access_token: bool,
     ) -> Session {

@@ -4,9 +4,7 @@
 //! serialization, which HTTP does not carry.
 
 use super::*;
-use crate::token::{
-    Key, Rules, VerifiedToken, key_set, provided_key_set, verify, verify_signature,
-};
+use crate::token::{Key, Rules, TokenVerifier, VerifiedToken, key_set, provided_key_set, verify};
 
 /// When the tokens are valid that RFC 7515 and RFC 7519 share.
 const NOW: u64 = 1_300_819_379;
@@ -91,7 +89,10 @@ fn rfc_7515_appendix_a_4_ecdsa_p_521() {
     let token = "eyJhbGciOiJFUzUxMiJ9.UGF5bG9hZA.AdwMgeerwtHoh-l192l60hp9wAHZFVJbLfD_UxMi70cwnZOYaR\
         I1bKPWROc-mZZqwqT2SI-KGDKB34XO0aw_7XdtAG8GaSwFKdCAPZgoXD2YBJZCPEX3xKpRwcdOO8KpEHwJjyq\
         OgzDO7iKvU8vcnwNrmxYbSW9ERBXukOXolLzeO_Jn";
-    assert_eq!(verify_signature(token.as_bytes(), &keys).unwrap(), b"Payload");
+    assert_eq!(
+        TokenVerifier::default().verify_signature(token.as_bytes(), &keys).unwrap(),
+        b"Payload"
+    );
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn rfc_7515_appendix_e_critical_header() {
     let keys = set(json!([{ "kty": "oct", "k": MAC_KEY }]));
     let token = "eyJhbGciOiJub25lIiwNCiAiY3JpdCI6WyJodHRwOi8vZXhhbXBsZS5jb20vVU5ERUZJTkVEIl0sDQogIm\
         h0dHA6Ly9leGFtcGxlLmNvbS9VTkRFRklORUQiOnRydWUNCn0.RkFJTA.";
-    assert!(verify_signature(token.as_bytes(), &keys).is_err());
+    assert!(TokenVerifier::default().verify_signature(token.as_bytes(), &keys).is_err());
 }
 
 /// A nested or encrypted token has five parts.
@@ -156,7 +157,7 @@ fn rfc_8037_appendices_a_2_to_a_5_ed25519() {
     let keys = set(json!([{ "kty": "OKP", "crv": "Ed25519", "x": ED25519_KEY }]));
     let token = "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc.hgyY0il_MGCjP0JzlnLWG1PPO\
         t7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg";
-    let text = verify_signature(token.as_bytes(), &keys).unwrap();
+    let text = TokenVerifier::default().verify_signature(token.as_bytes(), &keys).unwrap();
     assert_eq!(text, b"Example of Ed25519 signing");
     // The payload is not an object.
     assert!(verify(token.as_bytes(), &keys, &Rules::default(), NOW).is_err());

@@ -9,7 +9,7 @@ use aws_lc_rs::signature::{
 
 use super::*;
 use crate::token::key_set;
-use crate::token::{Rules, TOKEN_BYTES_MAX, verify};
+use crate::token::{Rules, TOKEN_BYTES_MAX, TokenVerifier, verify};
 
 const NOW: u64 = 1_700_000_000;
 
@@ -37,7 +37,35 @@ fn secret_set(other: &Json) -> String {
 }
 
 fn check(set: &str, token: &str) -> Result<(), &'static str> {
-    verify(token.as_bytes(), &key_set(set.as_bytes()).unwrap(), &rules(), NOW).map(drop)
+    let (keys, verifier) = (key_set(set.as_bytes()).unwrap(), TokenVerifier::default());
+    let verify = || verifier.verify(token.as_bytes(), &keys, &rules(), NOW).map(drop);
+    let result = verify();
+    assert_eq!(verify(), result, "with the remembered header");
+    result
+}
+
+#[test]
+fn a_remembered_header_decides_nothing_about_a_token_with_another_one() {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET);
+    let mac = |data: &[u8]| hmac::sign(&key, data).as_ref().to_vec();
+    let keys = key_set(secret_set(&json!({ "kid": "one" })).as_bytes()).unwrap();
+    let verifier = TokenVerifier::default();
+    let is_valid = |header: &str| {
+        let token = signed(header, &payload(), mac);
+        verifier.verify(token.as_bytes(), &keys, &rules(), NOW).is_ok()
+    };
+    for (header, expected) in [
+        (r#"{"alg":"HS256","kid":"one"}"#, true),
+        (r#"{"alg":"none","kid":"one"}"#, false),
+        (r#"{"alg":"HS256","kid":"one"}"#, true),
+        (r#"{"alg":"HS256","kid":"two"}"#, false),
+        (r#"{"alg":"HS256"}"#, true),
+        (r#"{"alg":"HS512","kid":"one"}"#, false),
+        (r#"{"alg":"HS256","kid":"one","crit":["exp"]}"#, false),
+        (r#"{"alg":"HS256","kid":"one"}"#, true),
+    ] {
+        assert_eq!(is_valid(header), expected, "{header}");
+    }
 }
 
 #[test]
