@@ -16,6 +16,7 @@ mod validate;
 use plugin::FilterKind;
 
 pub use content::on_worker_or_pool;
+pub use validate::is_keyword;
 
 /// Every filter of this crate.
 pub static ALL: &[FilterKind] = &[json_body::KIND, template::KIND, validate::KIND];

@@ -22,8 +22,11 @@ use crate::content::{ContentError, ON_WORKER_BYTES, Rejections, forget_encoding,
 use crate::tree;
 use schema::{JsonSchema, Violation};
 
+mod keywords;
 mod parameters;
 mod schema;
+
+pub use keywords::is_keyword;
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "validate", schema: Validate::schema, read };
 
@@ -31,7 +34,8 @@ pub(crate) const KIND: FilterKind = FilterKind { name: "validate", schema: Valid
 ///
 /// An invalid request gets 400 with `application/problem+json`, whose `errors` name the places as
 /// JSON Pointers and the violated keywords, and nothing of the content. Schemas are written here or
-/// read from a file; they may refer (`$ref`) to parts of themselves, not to other documents.
+/// read from a file; they may refer (`$ref`) to parts of themselves, not to other documents. An
+/// unknown keyword, which would check nothing, is an error unless its name begins with `x-`.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct Validate {

@@ -1,5 +1,6 @@
 //! Schemas of OpenAPI as JSON Schema.
 
+use json_filters::is_keyword;
 use serde_json::{Map, Value, json};
 use settings::Regex;
 
@@ -146,6 +147,10 @@ impl Conversion<'_> {
                 return None;
             }
             ("nullable", _) if self.dialect == Dialect::V30 => return None,
+            (unknown, _) if !is_keyword(unknown) => {
+                self.note(&format!("the keyword {unknown:?} is not one of JSON Schema"));
+                return None;
+            }
             ("exclusiveMinimum" | "exclusiveMaximum", Value::Bool(_)) => return None,
             (_, value) => value.clone(),
         })

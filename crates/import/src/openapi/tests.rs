@@ -101,6 +101,7 @@ fn what_has_no_counterpart_is_named() {
                         { "name": "s", "in": "cookie", "schema": {} },
                         { "name": "o", "in": "query", "schema": { "type": "object" } },
                         { "name": "p", "in": "query", "schema": { "pattern": "(?=x)" } },
+                        { "name": "k", "in": "query", "schema": { "maximun": 5, "x-a": 1 } },
                         { "name": "r", "in": "query", "schema": { "$ref": "other.json#/x" } },
                     ],
                 }, "post": { "requestBody": { "content": { "image/png": {} } } } },
@@ -118,6 +119,7 @@ fn what_has_no_counterpart_is_named() {
         "s in cookie is not checked",
         "the form of o is not checked",
         "is not supported and not checked",
+        "the keyword \"maximun\" is not one of JSON Schema",
         "other.json#/x leads out of the document",
         "bodies are not checked, because of image/png",
     ] {

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
-use settings::{Node, REGEX_BYTES, Reader, Schema, SchemaBuilder, Setting};
+use settings::{Node, REGEX_BYTES, Reader, Schema, SchemaBuilder, Setting, quote};
+
+use super::keywords;
 
 /// The maximum number of reported violations of a document.
 const VIOLATIONS_MAX: usize = 16;
@@ -99,6 +101,12 @@ impl Setting for JsonSchema {
             }
             None => node.to_json(),
         };
+        if let Some((place, keyword)) = keywords::unknown(&source) {
+            let place = if place.is_empty() { "the schema" } else { &place };
+            let message = format!("unknown keyword {} in {place}", quote(keyword));
+            reader.report().with_nearest(node.span, message, keyword, keywords::names());
+            return None;
+        }
         match JsonSchema::compile(source) {
             Ok(schema) => Some(schema),
             Err(why) => {

@@ -201,6 +201,11 @@ fn errors_are_named() {
         (node!({ "body": { "type": "objekt" } }), "not a valid JSON Schema"),
         (node!({ "body": { "pattern": "(?=x)" } }), "not a valid JSON Schema"),
         (node!({ "body": { "$ref": "https://example.com/schema" } }), "not a valid JSON Schema"),
+        (
+            node!({ "body": { "properties": { "age": { "maximun": 5 } } } }),
+            "unknown keyword \"maximun\" in /properties/age, did you mean \"maximum\"?",
+        ),
+        (node!({ "query": { "schema": {} } }), "unknown keyword \"schema\" in the schema"),
         (node!({ "body": "schema.json" }), "a JSON Schema, or { file: schema.json }"),
         (node!({ "body": { "file": "/nonexistent/schema.json" } }), "cannot read"),
         (node!({ "query": {}, "status": 200 }), "400"),
