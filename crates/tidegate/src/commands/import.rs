@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use config::{FileSource, TextSource};
 
-use super::up::exists;
 use crate::failure::Failure;
 use crate::output::print;
 use import::gateway_api::{self, Manifest};
@@ -69,7 +68,6 @@ impl Import {
             | SourceFormat::Openapi { file }
             | SourceFormat::Shenyu { file } => std::slice::from_ref(file),
         };
-        files.iter().try_for_each(|file| exists(file))?;
         let from = files.iter().map(|file| name_of(file)).collect::<Vec<_>>().join(", ");
         let text = match &self.from {
             SourceFormat::Pike { file } => pike::convert(&document(file)?, &from),
