@@ -35,7 +35,7 @@ impl<'n> Fields<'n> {
                 return Some(Fields { node, entries: &[], short, meant: Vec::new() });
             }
             _ => {
-                reader.expected(node, "a map");
+                reader.expected(node, "a map").list(keys);
                 return None;
             }
         };

@@ -39,6 +39,17 @@ impl Diagnostic {
         self
     }
 
+    /// Lists the words that are valid at the place of the error.
+    pub(crate) fn list(&mut self, valid: &[&str]) -> &mut Self {
+        const LISTED: usize = 30;
+        if valid.is_empty() {
+            return self;
+        }
+        let dots = if valid.len() > LISTED { ", …" } else { "" };
+        let listed = valid.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
+        self.help(format!("valid here: {listed}{dots}"))
+    }
+
     pub fn rule(&mut self, rule: &'static str) -> &mut Self {
         self.rule = rule;
         self
@@ -185,18 +196,11 @@ impl Report {
         word: &str,
         valid: impl IntoIterator<Item = &'a str>,
     ) -> &mut Diagnostic {
-        const LISTED: usize = 30;
         let valid: Vec<&str> = valid.into_iter().collect();
         if let Some(near) = nearest(word, valid.iter().copied()) {
             return self.error(span, format!("{message}, did you mean {}?", quote(near)));
         }
-        let error = self.error(span, message);
-        if !valid.is_empty() {
-            let dots = if valid.len() > LISTED { ", …" } else { "" };
-            let listed = valid.iter().take(LISTED).copied().collect::<Vec<_>>().join(", ");
-            error.help(format!("valid here: {listed}{dots}"));
-        }
-        error
+        self.error(span, message).list(&valid)
     }
 
     /// A promised name that is not built yet.

@@ -87,7 +87,9 @@ fn all_errors_at_once() {
     assert!(
         read::<Server>(&node!({ "weight": 2 })).unwrap_err().contains("\"address\" is missing")
     );
-    assert!(read::<Thing>(&node!([])).unwrap_err().contains("expected a map, found a list"));
+    let out = read::<Thing>(&node!([])).unwrap_err();
+    assert!(out.contains("expected a map, found a list\n"), "{out}");
+    assert!(out.contains("valid here: timeout, "), "{out}");
 }
 
 #[test]
