@@ -2,7 +2,7 @@
 //! route, and what other programs read in the paths that the open route forwards. None may read a
 //! guarded path.
 
-use crate::tools::{command, has, nginx, python_with};
+use crate::tools::{GO_FLAGS, command, has, nginx, python_with};
 use scenarios::{Connection, HttpResponse, Launch, Process, Tidegate, Upstream};
 use std::collections::BTreeSet;
 use std::fs;
@@ -251,7 +251,7 @@ fn readers(directory: &Path) -> Vec<Command> {
     }
     if has("go") {
         let mut go = command("go", directory);
-        go.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").arg("run");
+        go.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").args(["run", GO_FLAGS]);
         go.arg(scripts.join("go.go"));
         readers.push(go);
     }

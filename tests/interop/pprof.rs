@@ -5,7 +5,7 @@ use std::process::Command;
 use scenarios::{Process, tidegate_binary};
 use tempfile::TempDir;
 
-use crate::tools::{command, has, run, skip};
+use crate::tools::{GO_FLAGS, command, has, run, skip};
 
 /// Writes a profile of each kind: `hot` uses CPU time, `grow` allocates.
 const PROGRAM: &str = r#"
@@ -52,7 +52,8 @@ fn go_reads_the_profiles() {
     // Go compiles it when it is first used, which takes longer than a command may.
     let pprof = directory.path().join("pprof").display().to_string();
     let mut build = command("go", directory.path());
-    if !build.args(["build", "-o", &pprof, "cmd/pprof"]).status().is_ok_and(|end| end.success()) {
+    build.args(["build", GO_FLAGS, "-o", &pprof, "cmd/pprof"]);
+    if !build.status().is_ok_and(|end| end.success()) {
         return skip("this go cannot build its pprof");
     }
     let raw = |file: &str| run(&pprof, directory.path(), &["-raw", file]).stdout;
