@@ -1,7 +1,7 @@
 //! A cache that is asked for much more than it has room for: no response is wrong, the origin is
 //! asked far less than the cache, and the memory that the process takes is what it was told.
 //!
-//! As long as [`REQUESTS_MIN`] take, or what `CACHE_SOAK_SECONDS` says (`make soak` says ten
+//! As long as [`REQUESTS`] take, or what `CACHE_SOAK_SECONDS` says (`make soak` says ten
 //! minutes).
 
 use scenarios::{Connection, HttpResponse, Tidegate, Upstream};
@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 
 const SECONDS: u64 = 5;
 /// However slow the machine is: so many requests fetch more than the cache has room for.
-const REQUESTS_MIN: u64 = 20_000;
+const REQUESTS: u64 = 20_000;
+/// So many need all the memory that serving takes without a cache.
+const REQUESTS_UNCACHED: u64 = 3_000;
 const CLIENTS: u64 = 6;
 /// There are so many URLs; all their bodies are four times what the cache may hold.
 const URLS: u64 = 24_000;
@@ -164,8 +166,8 @@ fn leave(server: &Tidegate, way: &str, random: &mut fastrand::Rng) {
     client.read_exactly(500);
 }
 
-/// Asks with all clients at once, for so long at least; how often.
-fn load(server: &Tidegate, way: &str, content: &Content, span: Duration) -> u64 {
+/// Asks with all clients at once, for so long and so often at least; how often.
+fn load(server: &Tidegate, way: &str, content: &Content, span: Duration, least: u64) -> u64 {
     let (over, requests) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for number in 0..CLIENTS {
@@ -184,7 +186,7 @@ fn load(server: &Tidegate, way: &str, content: &Content, span: Duration) -> u64 
             });
         }
         let end = Instant::now() + span;
-        while Instant::now() < end || requests.load(Ordering::Relaxed) < REQUESTS_MIN {
+        while Instant::now() < end || requests.load(Ordering::Relaxed) < least {
             // The load is the span itself.
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -221,10 +223,10 @@ fn memory_is_what_was_configured() {
     let origin = origin(Arc::clone(&content), Arc::clone(&asked));
     let server = Tidegate::start(&config(&origin, &format!("{MEMORY_BYTES}B")));
     // What serving takes, with an empty cache.
-    load(&server, "past", &content, span / 8);
+    load(&server, "past", &content, span / 8, REQUESTS_UNCACHED);
     let (empty, _) = taken(&server);
     asked.store(0, Ordering::Relaxed);
-    let requests = load(&server, "kept", &content, span);
+    let requests = load(&server, "kept", &content, span, REQUESTS);
     let (own, files) = taken(&server);
     let asked = asked.load(Ordering::Relaxed);
     let metrics = server.metrics();
@@ -270,10 +272,10 @@ fn a_small_cache_with_a_disk_takes_at_most_what_the_guide_says() {
     let directory = tempfile::tempdir().expect("a directory");
     let disk = format!("16MiB, disk: {{ path: {}, size: 64MiB }}", directory.path().display());
     let server = Tidegate::start(&config(&origin, &disk));
-    load(&server, "past", &content, Duration::from_secs(2));
+    load(&server, "past", &content, Duration::from_secs(1), REQUESTS_UNCACHED);
     let (empty, _) = taken(&server);
     let peak = peak(&server, || {
-        load(&server, "each", &content, Duration::from_secs(SECONDS));
+        load(&server, "each", &content, Duration::from_secs(SECONDS), REQUESTS);
     });
     let metrics = server.metrics();
     let read = metrics.sum("tidegate_cache_disk_reads_total", &[("cache", "pages")]);
