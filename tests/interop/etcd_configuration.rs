@@ -3,8 +3,8 @@
 use crate::etcd::{Server, etcdctl};
 use crate::tools::has;
 use scenarios::{
-    BETWEEN_REQUESTS, Connection, HttpResponse, Launch, Process, TcpProxy, Tidegate, eventually,
-    temporary_directory, tidegate_binary,
+    Connection, HttpResponse, Launch, Process, TcpProxy, Tidegate, eventually, temporary_directory,
+    tidegate_binary,
 };
 use std::fs;
 use std::net::SocketAddr;
@@ -13,6 +13,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -144,6 +145,10 @@ fn followed(node: &Tidegate) -> f64 {
     node.metrics().sum("tidegate_config_etcd_followed", &[])
 }
 
+/// Between two requests of a [`Load`]. Its tests last as long as leases do: with a shorter pause
+/// the load takes more processor time than all else in them.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Sends requests to each node until it is dropped; each has to be answered with 200.
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
@@ -168,7 +173,7 @@ impl Load {
                         let _ = failed.send(format!("{response:?}"));
                     }
                     requests.fetch_add(1, Ordering::Relaxed);
-                    thread::sleep(BETWEEN_REQUESTS);
+                    thread::sleep(PAUSE);
                 }
             })
         });

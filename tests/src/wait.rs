@@ -6,8 +6,11 @@ use std::time::{Duration, Instant};
 /// and a scenario that passes never waits for it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two questions.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Between two questions at first.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
+
+/// Between two questions of a long wait: a question costs the server more than the wait.
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// The pause between two requests of a client whose requests must all be answered while
 /// something changes. Without a pause it would keep the processors from the tests next to it.
@@ -20,12 +23,14 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 
 /// Waits until `attempt` returns a value. Panics with `what` when it does not within [`PATIENCE`].
 pub fn eventually_some<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let began = Instant::now();
     loop {
         if let Some(value) = attempt() {
             return value;
         }
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        std::thread::sleep(PAUSE);
+        let waited = began.elapsed();
+        assert!(waited < PATIENCE, "not within {PATIENCE:?}: {what}");
+        // So that it ends at most a twentieth later.
+        std::thread::sleep((waited / 20).clamp(PAUSE_MIN, PAUSE_MAX));
     }
 }
