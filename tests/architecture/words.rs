@@ -141,10 +141,11 @@ fn rust(text: &str) -> Vec<String> {
     let code = code_of(text);
     let mut findings = prose(&comments_and_literals(text, &code), true);
     let line_of = |at: usize| code[..at].matches('\n').count() + 1;
+    let phrases: Vec<_> = PHRASES.iter().collect();
     for (name, range) in functions_in(&code) {
         let line = line_of(range.start);
-        findings
-            .extend(phrases_in(&name.replace('_', " ")).map(|found| format!("{line}: {found}")));
+        let found = phrases_in(&name.replace('_', " "), &phrases);
+        findings.extend(found.into_iter().map(|found| format!("{line}: {found}")));
     }
     for kind in ["struct", "enum", "trait", "union", "type", "mod"] {
         for (at, _) in words_in(&code, kind) {
@@ -191,6 +192,9 @@ fn comments_and_literals(text: &str, code: &str) -> String {
 /// Findings in text; without what stands between backticks and fences if it is Markdown.
 fn prose(text: &str, is_markdown: bool) -> Vec<String> {
     let mut findings = Vec::new();
+    // Most phrases are in no line of a file.
+    let lower = text.to_lowercase();
+    let phrases: Vec<_> = PHRASES.iter().filter(|(bad, _)| lower.contains(bad)).collect();
     let mut fenced = false;
     for (at, line) in text.lines().enumerate() {
         let is_fence = is_markdown && line.trim_start_matches(['/', '!', ' ']).starts_with("```");
@@ -203,17 +207,20 @@ fn prose(text: &str, is_markdown: bool) -> Vec<String> {
         } else {
             line.to_owned()
         };
-        findings.extend(phrases_in(&line).map(|found| format!("{}: {found}", at + 1)));
+        let found = phrases_in(&line, &phrases).into_iter();
+        findings.extend(found.map(|found| format!("{}: {found}", at + 1)));
     }
     findings
 }
 
-fn phrases_in(line: &str) -> impl Iterator<Item = String> + use<> {
+/// Those of `phrases` that a line has.
+fn phrases_in(line: &str, phrases: &[&'static (&str, &str)]) -> Vec<String> {
     let line = line.to_lowercase();
     let negation = NEGATIONS.iter().find(|verb| is_negated_by_no(&line, verb));
-    let found = PHRASES.iter().filter(move |(bad, _)| words_in(&line, bad).next().is_some());
+    let found = phrases.iter().filter(|(bad, _)| words_in(&line, bad).next().is_some());
     let found = found.map(|(bad, good)| format!("\"{bad}\": {good}"));
-    found.chain(negation.map(|verb| format!("\"{verb} X\": not a X, or \"there {verb} X\"")))
+    let negation = negation.map(|verb| format!("\"{verb} X\": not a X, or \"there {verb} X\""));
+    found.chain(negation).collect()
 }
 
 /// True for "it is no URL"; not for "there is no URL" and "is no longer", nor for a verb that
