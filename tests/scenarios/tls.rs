@@ -423,9 +423,11 @@ fn a_large_file_arrives_whole_and_an_upload_too() {
     // curl writes the head first.
     assert!(received.ends_with(&content), "{} bytes", received.len());
     let upload = format!("@{}", server.path("public/large.bin").display());
-    // Nothing reads it: its client may send the rest after the response.
+    // Nothing reads it: its client may send the rest after the response. With HTTP/2 curl 7.88 does
+    // not end after RST_STREAM with NO_ERROR, but takes all of a core until its time is over.
     for version in ["--http2", "--http1.1"] {
-        let exit = curl(&server, "a.test", "/", &[version, "--data-binary", &upload]);
+        let arguments = [version, "--max-time", "5", "--data-binary", upload.as_str()];
+        let exit = curl(&server, "a.test", "/", &arguments);
         assert_eq!(body(&exit), "hello", "{exit:?}");
     }
 }
