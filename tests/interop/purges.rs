@@ -1,6 +1,8 @@
 //! Purges that reach every server, through a real Redis and a real etcd: no server serves what a
 //! confirmed purge covers, while servers and engines are killed, paused and restarted.
 
+mod owners;
+
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -12,6 +12,7 @@ mod failing;
 mod hitting;
 mod keying;
 mod outliving;
+mod owning;
 mod parts;
 mod passing;
 mod purging;

@@ -19,7 +19,7 @@ use wire::Known;
 use crate::fill::FillBudget;
 use crate::metrics::{DiskMetrics, StoreMetrics};
 use crate::settings::CacheSettings;
-use crate::shared_purges::{OutgoingPurge, PurgeOutbox};
+use crate::shared_purges::{LogProgress, OutgoingPurge, PurgeOutbox};
 use crate::single_flight::SingleFlight;
 use crate::store::{RemovalReason, Store};
 use crate::transcode::{self, Transcodes};
@@ -33,6 +33,21 @@ pub struct Caches {
     /// True if purges are shared with other servers.
     shares_purges: AtomicBool,
     outbox: Arc<PurgeOutbox>,
+    fleet: FleetState,
+}
+
+/// What this process tells other servers about itself.
+#[derive(Clone)]
+struct FleetState {
+    /// Distinguishes it from the others.
+    process: u64,
+    progress: Arc<LogProgress>,
+}
+
+impl Default for FleetState {
+    fn default() -> FleetState {
+        FleetState { process: fastrand::u64(..), progress: Arc::default() }
+    }
 }
 
 /// One entry of `caches:`. It outlives plans, and all workers share it.
@@ -47,6 +62,7 @@ pub struct Cache {
     disk_metrics: Mutex<Option<DiskMetrics>>,
     settings: Mutex<CacheSettings>,
     outbox: Arc<PurgeOutbox>,
+    fleet: FleetState,
 }
 
 impl Cache {
@@ -54,7 +70,7 @@ impl Cache {
         name: &str,
         settings: &CacheSettings,
         telemetry: &Telemetry,
-        outbox: Arc<PurgeOutbox>,
+        (outbox, fleet): (Arc<PurgeOutbox>, FleetState),
     ) -> Cache {
         let cache = Cache {
             name: name.into(),
@@ -66,6 +82,7 @@ impl Cache {
             disk_metrics: Mutex::default(),
             settings: Mutex::new(settings.clone()),
             outbox,
+            fleet,
         };
         cache.apply_disk(settings, telemetry);
         cache
@@ -82,6 +99,22 @@ impl Cache {
     /// Where the method PURGE sends purges that are shared.
     pub(crate) fn outbox(&self) -> &PurgeOutbox {
         &self.outbox
+    }
+
+    /// How far this server is in the log of purges.
+    pub(crate) fn log_progress(&self) -> &LogProgress {
+        &self.fleet.progress
+    }
+
+    /// The number of this process, for other servers.
+    pub(crate) fn process(&self) -> u64 {
+        self.fleet.process
+    }
+
+    /// Prepares for storing responses of other servers.
+    pub(crate) fn stores_of_owners(&self) {
+        self.store.remember_local_purges();
+        self.fleet.progress.set_used();
     }
 
     /// The fetches in flight.
@@ -226,7 +259,8 @@ impl Caches {
     }
 
     fn make(&self, name: &str, settings: &CacheSettings, telemetry: &Telemetry) -> Arc<Cache> {
-        let cache = Cache::new(name, settings, telemetry, self.outbox.clone());
+        let cache =
+            Cache::new(name, settings, telemetry, (self.outbox.clone(), self.fleet.clone()));
         cache.store.purges().follow(self.shares_purges.load(Ordering::Relaxed));
         Arc::new(cache)
     }
@@ -243,6 +277,11 @@ impl Caches {
     /// Opens the queue of purges by the method PURGE, in place of an earlier one.
     pub fn outgoing_purges(&self) -> mpsc::Receiver<OutgoingPurge> {
         self.outbox.open()
+    }
+
+    /// How far this server is in the log of purges.
+    pub fn log_progress(&self) -> &LogProgress {
+        &self.fleet.progress
     }
 
     /// Updates the metrics of all stores: to be called before they are read.

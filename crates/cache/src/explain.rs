@@ -128,6 +128,13 @@ pub fn explain(
         }
         Some(_) => missing(Forward::Miss),
     };
+    let requests = !matches!(verdict, CacheDecision::Hit | CacheDecision::OnlyIfCached);
+    let why = match plan.owners().filter(|_| requests) {
+        Some(upstream) => {
+            format!("{why}; its owner among the servers of {upstream} is requested first")
+        }
+        None => why,
+    };
     Explanation { verdict, why, key: Some(readable(buffer.text())), url: Some(text(buffer.url())) }
 }
 

@@ -1,11 +1,13 @@
 //! Fetches from the origin: one for all requests that wait for it, independent of any of them.
 //!
-//! A fetch runs in steps: [`origin_request`] builds the request, `fetch` runs it and evaluates the
+//! A fetch may first request the response from the owner of its key (`ask_owner`). Then it runs in
+//! steps: [`origin_request`] builds the request, `fetch` runs it and evaluates the
 //! response head, [`copy_body`] copies the content to its readers, `build_object` makes the stored
 //! object. Promises that content which was cut off or is too long is never stored, that every
 //! reader of it gets an error, and that fetches are bounded in number and bytes. Which request
 //! fetches is decided by `single_flight`; clients are answered by `filter`.
 
+mod ask_owner;
 mod budget;
 mod build_object;
 mod copy_body;

@@ -139,11 +139,11 @@ impl CacheFilter {
         let store = self.cache().store();
         for target in &invalid.targets {
             if let Some(url) = self.rules().normalised_url(&[origin, target].concat()) {
-                store.purge(&Purge::Url(&url), false);
+                store.purge_locally(&Purge::Url(&url), false);
             }
         }
         if !invalid.groups.is_empty() {
-            store.purge(&Purge::Tags(&invalid.groups), false);
+            store.purge_locally(&Purge::Tags(&invalid.groups), false);
         }
     }
 }
@@ -157,11 +157,22 @@ impl Middleware for CacheFilter {
         true
     }
 
+    fn has_entrance(&self) -> bool {
+        self.owners().is_some()
+    }
+
+    fn enters(&self, request: &mut Request) -> bool {
+        self.owners().is_some_and(|owners| self.is_asked(owners, request))
+    }
+
     fn call<'a>(
         self: Rc<Self>,
         request: &'a mut Request,
         next: Next,
     ) -> MaybeFuture<'a, HandlerResult> {
+        if let Some(marker) = self.take_marker(request) {
+            return MaybeFuture::of(self.respond_to_server(marker, request, next));
+        }
         match self.classify_request(request) {
             Classified::Hit(outcome) => {
                 request.notes.cache = Some("hit");

@@ -6,12 +6,13 @@ use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plugin::{FilterKind, FilterPlan, HeaderName, Stage, WorkerContext};
+use plugin::{FilterKind, FilterPlan, HandlerSetting, HeaderName, Stage, WorkerContext};
 use settings::{Key, Node, Reader, Setting, Spanned, Variable};
 
 use crate::Caches;
 use crate::filter_config::{FetchConfig, FilterConfig, NAME};
 use crate::key::{KeyPath, KeyQuery, KeyRules, SignificantParams};
+use crate::owners::OwnersPlan;
 use crate::rules::{Heuristic, Policy, SetCookie, StatusCeiling};
 use crate::settings::{FetchSettings, FilterSettings, PathMode, QueryMode, SetCookieMode};
 use crate::worker_filter::CacheFilter;
@@ -44,6 +45,7 @@ pub struct CachePlan {
     path: KeyPath,
     query: KeyQuery,
     keys: Vec<Key>,
+    owners: Option<OwnersPlan>,
     description: String,
 }
 
@@ -65,6 +67,7 @@ impl CachePlan {
             },
             query: query(&key.query),
             keys: headers.chain(cookies).chain(key.by.iter().cloned()).collect(),
+            owners: settings.owners.as_ref().and_then(OwnersPlan::new),
             description: describe_settings(&settings),
             config: Arc::new(config(&settings)),
             store: settings.store,
@@ -105,12 +108,19 @@ impl CachePlan {
     pub(crate) fn filter(&self, route: &str, worker: &WorkerContext) -> CacheFilter {
         // `config` has checked the name and `server` has applied the caches of this plan.
         let cache = Caches::of(&worker.shared).get_or_make(&self.store, &worker.telemetry);
-        CacheFilter::new(cache, self.config.clone(), self.key_rules(route), worker)
+        let (config, rules) = (self.config.clone(), self.key_rules(route));
+        CacheFilter::new(cache, config, rules, self.owners.as_ref(), worker)
     }
 
     /// The key rules on a route.
     pub(crate) fn key_rules(&self, route: &str) -> KeyRules {
         KeyRules::new(route, self.path, self.query.clone(), &self.keys)
+    }
+
+    /// The upstream whose servers own the URLs.
+    pub(crate) fn owners(&self) -> Option<&str> {
+        let upstream = self.owners.as_ref()?.upstream.plan()?.upstream()?;
+        Some(&upstream.value)
     }
 
     /// An absolute URL in the form that keys of a route begin with; `None` if no key can.
@@ -134,6 +144,10 @@ impl FilterPlan for CachePlan {
 
     fn as_any(&self) -> Option<&dyn Any> {
         Some(self)
+    }
+
+    fn handlers(&self) -> Vec<&HandlerSetting> {
+        self.owners.iter().map(|owners| &owners.upstream).collect()
     }
 
     fn describe(&self) -> String {
@@ -250,6 +264,9 @@ fn describe_settings(settings: &FilterSettings) -> String {
     }
     if settings.ttl.default != settings::Duration::ZERO {
         summary.push_str(&format!(", {} for responses without a lifetime", settings.ttl.default));
+    }
+    if let Some(owners) = &settings.owners {
+        summary.push_str(&format!(", owned by the servers of {}", owners.upstream.value));
     }
     let codings: Vec<_> = settings.codings.offer.iter().map(|word| word.coding().token()).collect();
     if !codings.is_empty() {

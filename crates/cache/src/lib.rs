@@ -17,6 +17,7 @@ mod key;
 pub mod limits;
 mod metrics;
 mod object;
+mod owners;
 mod parts;
 mod purge_request;
 pub mod rules;
@@ -38,7 +39,7 @@ pub use parts::{Part, Parts};
 pub use purge_request::{PurgeRequest, PurgeRequestError, PurgeWhat};
 pub use settings::{
     BestLevels, CacheSettings, CodingName, CodingSettings, DiskSettings, FetchSettings,
-    FilterSettings, HeuristicSettings, KeySettings, Levels, PathMode, PurgeSettings,
-    PurgesSettings, PurgesThrough, QueryMode, SetCookieMode, StaleSettings, StatusTimes,
-    TtlSettings, Unpublished,
+    FilterSettings, HeuristicSettings, KeySettings, Levels, OwnersSettings, PathMode,
+    PurgeSettings, PurgesSettings, PurgesThrough, QueryMode, SetCookieMode, StaleSettings,
+    StatusTimes, TtlSettings, Unpublished,
 };

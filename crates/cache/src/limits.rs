@@ -114,3 +114,9 @@ pub const TRANSCODE_WAIT_BYTES_MAX: u64 = 1024 * 1024;
 pub const TRANSCODE_WAIT_MS: u64 = 2000;
 /// A response that is fresh for less is not transcoded again at the best level.
 pub const BEST_FRESH_S_MIN: i64 = 60;
+
+/// Shortest secret that the servers of a fleet share.
+pub const OWNER_SECRET_BYTES_MIN: usize = 16;
+/// What the age of another server's response may be wrong by: it is given in whole seconds, which
+/// the server has rounded twice.
+pub const OWNER_AGE_ERROR_MS: u64 = 2000;

@@ -37,6 +37,42 @@ pub(crate) struct CacheMetrics {
     unstored: LabelledCounters<{ UncachedReason::ALL.len() }>,
     derived: LabelledCounters<DERIVED>,
     took: [OnceCell<Arc<Histogram>>; DERIVED],
+    owner_asked: LabelledCounters<{ OwnerResult::COUNT }>,
+    owner_answered: LabelledCounters<{ OwnerResult::COUNT }>,
+}
+
+/// The result of a request to the owner of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnerResult {
+    /// The owner had stored the response.
+    Stored,
+    /// It has requested the response from the origin.
+    Fetched,
+    /// It has no response to share.
+    Declined,
+    /// It has not applied a purge that this server knows of.
+    Outdated,
+    /// It cannot be reached, or is not a server of the fleet.
+    Failed,
+    Timeout,
+    /// It is the server that asks.
+    Own,
+}
+
+impl OwnerResult {
+    const COUNT: usize = OwnerResult::Own as usize + 1;
+
+    fn slug(self) -> &'static str {
+        match self {
+            OwnerResult::Stored => "stored",
+            OwnerResult::Fetched => "fetched",
+            OwnerResult::Declined => "declined",
+            OwnerResult::Outdated => "outdated",
+            OwnerResult::Failed => "failed",
+            OwnerResult::Timeout => "timeout",
+            OwnerResult::Own => "own",
+        }
+    }
 }
 
 /// The number of key errors.
@@ -103,7 +139,19 @@ impl CacheMetrics {
             unstored: LabelledCounters::new(&source, &families::CACHE_UNSTORED),
             derived: LabelledCounters::new(&source, &families::CACHE_DERIVED),
             took: std::array::from_fn(|_| OnceCell::new()),
+            owner_asked: LabelledCounters::new(&source, &families::CACHE_OWNER_REQUESTS),
+            owner_answered: LabelledCounters::new(&source, &families::CACHE_OWNER_RESPONSES),
         }
+    }
+
+    /// Counts a request to the owner of a key.
+    pub(crate) fn owner_asked(&self, result: OwnerResult) {
+        self.owner_asked.add(result as usize, result.slug(), 1);
+    }
+
+    /// Counts a response to a server that asked this one as the owner of a key.
+    pub(crate) fn owner_answered(&self, result: OwnerResult) {
+        self.owner_answered.add(result as usize, result.slug(), 1);
     }
 
     /// Counts a request that waits for the origin.

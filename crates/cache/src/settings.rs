@@ -2,6 +2,7 @@
 
 mod codings;
 mod key;
+mod owners;
 mod purges;
 mod statuses;
 mod store;
@@ -11,6 +12,7 @@ use settings::{Cidr, Duration, Node, Percent, Reader, Setting, Size, Spanned};
 
 pub use codings::{BestLevels, CodingName, CodingSettings, Levels};
 pub use key::{KeySettings, PathMode, QueryMode};
+pub use owners::OwnersSettings;
 pub use purges::{PurgesSettings, PurgesThrough, Unpublished};
 pub use statuses::StatusTimes;
 pub use store::{CacheSettings, DiskSettings};
@@ -80,6 +82,9 @@ pub struct FilterSettings {
     /// Requests to the origin.
     #[setting(default = {})]
     pub fetch: FetchSettings,
+    /// The servers of a fleet, each of which owns a part of the URLs: on a miss, another server
+    /// requests the response from the owner of its URL before it requests it from the origin.
+    pub owners: Option<OwnersSettings>,
     /// Clients that may purge with the method `PURGE` on the route.
     #[setting(default = {})]
     pub purge: PurgeSettings,

@@ -11,6 +11,7 @@ mod entry;
 mod follower;
 mod outbox;
 mod position;
+mod progress;
 mod spread;
 
 #[cfg(test)]
@@ -21,6 +22,8 @@ pub use follower::{Follower, LogEntry, LogRead};
 pub(crate) use outbox::PurgeOutbox;
 pub use outbox::{OutgoingPurge, PurgeReceipt};
 pub use position::LogPosition;
+pub use progress::LogProgress;
+pub(crate) use progress::PositionDigest;
 pub use spread::{NodeReport, PurgeSpread};
 
 use std::time::Duration;

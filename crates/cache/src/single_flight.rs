@@ -49,6 +49,8 @@ struct InFlight {
     news: watch::Sender<Option<FetchResult>>,
     /// The number of purges when it began.
     begun: PurgeEpoch,
+    /// It requests from another server first.
+    asks_owner: bool,
 }
 
 /// The part of a request in the fetch for its key.
@@ -75,6 +77,7 @@ pub(crate) struct Follower {
     /// The number of purges when the fetch began, and when it was joined.
     begun: PurgeEpoch,
     joined: PurgeEpoch,
+    asks_owner: bool,
 }
 
 impl Default for SingleFlight {
@@ -92,11 +95,12 @@ impl SingleFlight {
     }
 
     /// Becomes the leader of a fetch for `key`, or a follower of the one in flight. `begun` is the
-    /// store's purge epoch now; a fetch for which `is_current` is false is not joined but replaced.
+    /// store's purge epoch now, and whether a new fetch requests from another server first; a fetch
+    /// for which `is_current` is false is not joined but replaced.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: &Key,
-        begun: PurgeEpoch,
+        (begun, asks_owner): (PurgeEpoch, bool),
         is_current: impl Fn(PurgeEpoch, Option<&FetchResult>) -> bool,
     ) -> Join {
         let (hash, text) = (key.hash(), key.text());
@@ -110,7 +114,7 @@ impl SingleFlight {
         if known.is_none() && self.count.load(Ordering::Relaxed) >= IN_FLIGHT_MAX {
             return Join::Full;
         }
-        let fetch = Arc::new(InFlight { news: watch::Sender::new(None), begun });
+        let fetch = Arc::new(InFlight { news: watch::Sender::new(None), begun, asks_owner });
         match known {
             Some(entry) => entry.fetch = fetch.clone(),
             None => self.insert(&mut shard, hash, text, &fetch),
@@ -125,7 +129,8 @@ impl SingleFlight {
 
     /// Becomes the leader of a fetch that no request can join.
     pub(crate) fn unshared(self: &Arc<Self>, begun: PurgeEpoch) -> Leader {
-        let fetch = Arc::new(InFlight { news: watch::Sender::new(None), begun });
+        let news = watch::Sender::new(None);
+        let fetch = Arc::new(InFlight { news, begun, asks_owner: false });
         Leader { single_flight: self.clone(), fetch, place: None }
     }
 
@@ -160,7 +165,8 @@ impl SingleFlight {
 
 impl InFlight {
     fn follower(&self, joined: PurgeEpoch) -> Follower {
-        Follower { news: self.news.subscribe(), begun: self.begun, joined }
+        let InFlight { begun, asks_owner, .. } = *self;
+        Follower { news: self.news.subscribe(), begun, joined, asks_owner }
     }
 }
 
@@ -232,6 +238,11 @@ impl Follower {
     /// by which it may have been purged, are known only when it arrives.
     pub(crate) fn joined_after_purge(&self) -> Option<PurgeEpoch> {
         (self.begun != self.joined).then_some(self.begun)
+    }
+
+    /// True if the fetch may be waiting for another server.
+    pub(crate) fn asks_owner(&self) -> bool {
+        self.asks_owner
     }
 
     /// Waits for the result; `None` if the fetch ended without one.

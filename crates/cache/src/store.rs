@@ -9,7 +9,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::limits::{LIST_MAX, LIST_SLICES_MAX, OBJECT_PART, SLICE_OBJECTS};
@@ -38,6 +38,10 @@ use purge::PurgeEpochs;
 pub struct Store {
     memory: Memory,
     purge_epochs: Arc<PurgeEpochs>,
+    /// The epoch before any purge.
+    began: PurgeEpoch,
+    /// When purges were made that other servers do not know of, in milliseconds, if that matters.
+    local_purges: OnceLock<PurgeEpochs>,
     gate: PurgeGate,
     /// Read-locked when memory does not have the object, and for each change.
     disk: RwLock<Option<DiskTier>>,
@@ -106,7 +110,9 @@ impl Store {
         let purge_epochs = Arc::new(PurgeEpochs::new(start));
         Store {
             memory: Memory::new(memory_bytes, purge_epochs.bytes() as u64),
+            began: purge_epochs.purge_epoch(),
             purge_epochs,
+            local_purges: OnceLock::new(),
             gate: PurgeGate::default(),
             disk: RwLock::default(),
             versions: AtomicU64::new(start),

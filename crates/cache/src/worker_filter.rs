@@ -14,6 +14,7 @@ pub(crate) use lookup::{Lookup, LookupState, StoredLookup};
 
 use crate::key::KeyRules;
 use crate::metrics::CacheMetrics;
+use crate::owners::{Owners, OwnersPlan};
 use crate::serve::WorkerCache;
 use crate::{Cache, FilterConfig};
 
@@ -23,6 +24,7 @@ pub(crate) struct CacheFilter {
     rules: KeyRules,
     worker_cache: Rc<WorkerCache>,
     metrics: Rc<CacheMetrics>,
+    owners: Option<Owners>,
 }
 
 impl CacheFilter {
@@ -30,6 +32,7 @@ impl CacheFilter {
         cache: Arc<Cache>,
         config: Arc<FilterConfig>,
         rules: KeyRules,
+        owners: Option<&OwnersPlan>,
         worker: &WorkerContext,
     ) -> CacheFilter {
         let metrics = CacheMetrics::of(worker, cache.name());
@@ -37,7 +40,11 @@ impl CacheFilter {
         let memory_bytes = cache.store().memory_bytes();
         let key = (Arc::as_ptr(&cache), memory_bytes);
         let worker_cache = worker.local.get(key, || WorkerCache::new(memory_bytes));
-        CacheFilter { cache, config, rules, worker_cache, metrics }
+        let owners = owners.map(|plan| {
+            cache.stores_of_owners();
+            plan.build(cache.process(), worker)
+        });
+        CacheFilter { cache, config, rules, worker_cache, metrics, owners }
     }
 
     pub(crate) fn cache(&self) -> &Arc<Cache> {
@@ -54,6 +61,11 @@ impl CacheFilter {
 
     pub(crate) fn worker_cache(&self) -> &WorkerCache {
         &self.worker_cache
+    }
+
+    /// The servers that own its URLs, if other servers do.
+    pub(crate) fn owners(&self) -> Option<&Owners> {
+        self.owners.as_ref()
     }
 
     pub(crate) fn metrics(&self) -> &Rc<CacheMetrics> {

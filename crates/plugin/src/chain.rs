@@ -18,6 +18,8 @@ use message::{
     RouteInfo, SpanKind,
 };
 
+use crate::KeyOwners;
+
 /// A result, or a future of it where it has to be waited for.
 pub enum MaybeFuture<'a, T> {
     Ready(T),
@@ -167,6 +169,17 @@ pub trait Middleware {
         false
     }
 
+    /// True if [`Middleware::enters`] may be.
+    fn has_entrance(&self) -> bool {
+        false
+    }
+
+    /// True if a request comes directly to this middleware: another server of the fleet has passed
+    /// it through the filters before.
+    fn enters(&self, _request: &mut Request) -> bool {
+        false
+    }
+
     /// Responds, by running the rest of the route or without it.
     fn call<'a>(
         self: Rc<Self>,
@@ -217,6 +230,11 @@ pub trait Handler {
 
     /// Responds to the request.
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult>;
+
+    /// The servers that it forwards to, as owners of keys.
+    fn key_owners(&self) -> Option<&dyn KeyOwners> {
+        None
+    }
 }
 
 /// One entry of a chain.
@@ -241,6 +259,8 @@ pub struct Route {
     stages: Vec<Stage>,
     handler: Rc<dyn Handler>,
     instant: bool,
+    /// The middleware that requests of other servers may come to directly.
+    entrance: Option<usize>,
 }
 
 impl Route {
@@ -258,7 +278,19 @@ impl Route {
     /// A route with its own way to log requests, if `info` has one.
     pub fn from_info(info: RouteInfo, stages: Vec<Stage>, handler: Rc<dyn Handler>) -> Route {
         let instant = is_instant(&stages, &*handler);
-        Route { info: Rc::new(info), stages, handler, instant }
+        let has_entrance =
+            |stage: &Stage| matches!(stage, Stage::Middleware(one) if one.has_entrance());
+        let entrance = stages.iter().position(has_entrance);
+        Route { info: Rc::new(info), stages, handler, instant, entrance }
+    }
+
+    /// The first stage for a request.
+    fn first_stage(&self, request: &mut Request) -> usize {
+        let entrance = self.entrance.and_then(|at| Some((at, self.stages.get(at)?)));
+        match entrance {
+            Some((at, Stage::Middleware(middleware))) if middleware.enters(request) => at,
+            _ => 0,
+        }
     }
 
     /// True if a request takes hardly any time on this route before it first waits.
@@ -270,7 +302,7 @@ impl Route {
     /// Runs a request through filters and handler, a gRPC call until its deadline.
     pub async fn run(self: &Rc<Self>, request: &mut Request) -> HandlerResult {
         let Some(span) = request.notes.grpc.as_ref().and_then(|call| call.remaining()) else {
-            return self.run_from(0, request).await;
+            return self.run_from(self.first_stage(request), request).await;
         };
         let outcome = Box::pin(net::timer::within(span, self.run_from(0, request))).await;
         // No filter has seen the end of the call.

@@ -24,6 +24,13 @@ pub struct HandlerSetting {
 }
 
 impl HandlerSetting {
+    /// The handler `upstream` of an upstream.
+    pub fn of_upstream(name: &Spanned<String>) -> HandlerSetting {
+        let settings = Node { span: name.span, ..Node::quoted(name.value.as_str()) };
+        let name = Spanned::new("upstream".to_owned(), name.span);
+        HandlerSetting { name, settings, plan: Arc::default() }
+    }
+
     /// Sets the plan, once it has been read.
     pub fn resolve(&self, plan: Arc<dyn HandlerPlan>) {
         let _ = self.plan.set(plan);

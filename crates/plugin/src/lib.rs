@@ -67,6 +67,7 @@ mod condition;
 mod country_code;
 mod handler_setting;
 mod header_name;
+mod key_owners;
 pub mod keyed;
 mod kinds;
 mod media_pattern;
@@ -83,6 +84,7 @@ pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
 pub use country_code::CountryCode;
 pub use handler_setting::HandlerSetting;
 pub use header_name::HeaderName;
+pub use key_owners::{KeyOwner, KeyOwners};
 pub use keyed::{Claim, Keyed, KeyedLimits, KeyedMetrics};
 pub use kinds::{
     ConsumerLimit, FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local, Mention, Mentions,

@@ -12,7 +12,7 @@ use admin::{
 };
 use cache::explain::{ObjectDescription, explain};
 use cache::rules::tags;
-use cache::store::Purge;
+use cache::store::{Purge, Store};
 use cache::{Cache, CachePlan, Caches, PurgeRequest, PurgeWhat};
 use config::{RoutePlan, ServerPlan};
 use message::Request;
@@ -151,12 +151,32 @@ pub(crate) async fn purge(
     name: &str,
     request: PurgeRequest,
 ) -> Result<u64, CacheRequestError> {
+    purge_with(caches, plan, name, request, Store::purge).await
+}
+
+/// The same for a purge that other servers do not know of.
+pub(crate) async fn purge_locally(
+    caches: &Caches,
+    plan: &ServerPlan,
+    name: &str,
+    request: PurgeRequest,
+) -> Result<u64, CacheRequestError> {
+    purge_with(caches, plan, name, request, Store::purge_locally).await
+}
+
+async fn purge_with(
+    caches: &Caches,
+    plan: &ServerPlan,
+    name: &str,
+    request: PurgeRequest,
+    purge: fn(&Store, &Purge<'_>, bool) -> u64,
+) -> Result<u64, CacheRequestError> {
     let PurgeRequest { what, soft } = request;
     let cache = caches.get(name).ok_or(CacheRequestError::NoCache)?;
     let kind = what.kind();
     let targets = targets(&plans(plan, name), what)?;
     let counted = net::blocking(move || {
-        let one = |purge: &PurgeTarget| cache.store().purge(&purge.as_purge(), soft);
+        let one = |target: &PurgeTarget| purge(cache.store(), &target.as_purge(), soft);
         targets.iter().map(one).sum()
     });
     let purged: u64 = counted.await.map_err(|error| CacheRequestError::Wrong(error.to_string()))?;

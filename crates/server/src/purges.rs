@@ -235,6 +235,7 @@ impl FleetPurges {
         {
             before.leave();
         }
+        self.caches.log_progress().reset();
         if let (Some(log), Some(settings)) = (log, plan.purges.clone()) {
             self.running.replace(Some(self.start(plan, settings, log, position)));
         }
@@ -328,8 +329,13 @@ impl Sharing {
         let mark = new_mark();
         let refuses = self.settings.unpublished == Unpublished::Refuse;
         let mut purged = None;
+        // A response of a server that does not know of the purge may be stored until the purge is
+        // read from the log: there it is applied again.
+        let stores_of_others = self.caches.log_progress().is_used();
         if !refuses {
-            self.applier.note_own(&mark);
+            if !stores_of_others {
+                self.applier.note_own(&mark);
+            }
             let own = crate::caches::purge(&self.caches, plan, name, request.clone()).await?;
             purged = Some(own);
         }
@@ -337,13 +343,20 @@ impl Sharing {
             Ok(number) => number,
             Err(why) if refuses => return Err(CacheRequestError::Unpublished(why)),
             Err(why) => {
+                if stores_of_others {
+                    crate::caches::purge_locally(&self.caches, plan, name, request).await?;
+                }
                 let fleet = Some(FleetPurge { published: Err(why), waited: None });
                 return Ok(Purged { purged: purged.unwrap_or(0), fleet });
             }
         };
+        self.caches.log_progress().note_own(number, &mark);
         let purged = match purged {
-            Some(purged) => purged,
-            None => crate::caches::purge(&self.caches, plan, name, request).await?,
+            Some(purged) if !stores_of_others => purged,
+            earlier => {
+                let again = crate::caches::purge(&self.caches, plan, name, request).await?;
+                earlier.unwrap_or(again)
+            }
         };
         let published = Published { number, mark };
         let waited = match deadline {

@@ -305,6 +305,13 @@ families! {
         "Objects removed from memory, by reason: size, replaced, purged, expired or variants.";
     CACHE_PARTS_DROPPED = "tidegate_cache_parts_dropped_total", Counter, Number, ["cache"],
         "Stored parts of long responses that newer parts have displaced.";
+    CACHE_OWNER_REQUESTS = "tidegate_cache_owner_requests_total", Counter, Number,
+        ["cache", "result"],
+        "Requests to the owners of URLs, by result: stored, fetched, declined, outdated, failed, \
+         timeout or own.";
+    CACHE_OWNER_RESPONSES = "tidegate_cache_owner_responses_total", Counter, Number,
+        ["cache", "result"],
+        "Responses as the owner of a URL, by result: stored, fetched, declined or own.";
     CACHE_OBJECTS = "tidegate_cache_objects", Gauge, Number, ["cache"], "Objects stored now.";
     CACHE_MEMORY = "tidegate_cache_memory_bytes", Gauge, Bytes, ["cache"],
         "Memory of the objects stored now, including their index.";

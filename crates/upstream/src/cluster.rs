@@ -22,7 +22,7 @@ use tokio::sync::Notify;
 use crate::limits::{ADDRESSES_PER_NAME, LEAVING_SERVERS};
 use crate::member::{Member, ServerChange, ServerHealth};
 use crate::registrations::Registrations;
-use crate::ring::Ring;
+use crate::ring::{self, Ring};
 use crate::settings::{Balance, ServerSettings, UpstreamSettings};
 use crate::upstream_plan::{DiscoverPlan, UpstreamPlan};
 
@@ -293,6 +293,7 @@ impl Cluster {
                 list.push(Arc::new(Member {
                     server: text.clone(),
                     authority: authority.clone(),
+                    place: ring::hash(name.as_bytes()),
                     name,
                     endpoint: inside.plan.endpoint(&server.address, destination),
                     weight,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use http_client::{Call, Lease, Pool, Upgrade, send_request};
 use message::{Fault, FaultKind, HandlerResult, Request, Retry, Side};
 use net::clock;
-use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
+use plugin::{Handler, HandlerKind, HandlerPlan, KeyOwners, MaybeFuture, WorkerContext};
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
 use telemetry::class_index;
 use wire::Version;
@@ -72,8 +72,8 @@ pub fn handler(upstream: &str, worker: &WorkerContext) -> Rc<dyn Handler> {
     Rc::new(UpstreamHandler { local: cluster.map(|cluster| LocalCluster::of(worker, &cluster)) })
 }
 
-struct UpstreamHandler {
-    local: Option<Rc<LocalCluster>>,
+pub(crate) struct UpstreamHandler {
+    pub(crate) local: Option<Rc<LocalCluster>>,
 }
 
 impl Handler for UpstreamHandler {
@@ -89,6 +89,10 @@ impl Handler for UpstreamHandler {
             },
             None => Err(Fault::internal("the upstream does not exist")).into(),
         }
+    }
+
+    fn key_owners(&self) -> Option<&dyn KeyOwners> {
+        Some(self)
     }
 }
 
@@ -186,7 +190,7 @@ fn is_open_ended(view: &View, request: &Request) -> bool {
 }
 
 /// One attempt on one server, a span of the request's trace.
-async fn attempt(
+pub(crate) async fn attempt(
     view: &View,
     peer: &Peer,
     request: &mut Request,
@@ -273,7 +277,7 @@ fn may_try_again(view: &View, request: &Request, body: &Replay, outcome: &Handle
 
 /// Records the result of an attempt: latency, health, counters.
 #[inline(never)]
-fn record_result(
+pub(crate) fn record_result(
     local: &LocalCluster,
     view: &View,
     peer: &Peer,

@@ -14,6 +14,7 @@ mod discover_settings;
 mod discovered;
 mod grpc;
 mod handler;
+mod key_owner;
 mod limits;
 mod local;
 mod max_forwards;

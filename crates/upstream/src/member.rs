@@ -19,6 +19,8 @@ pub(crate) struct Member {
     pub(crate) endpoint: Endpoint,
     /// The destination as text: its name in logs, metrics and Proxy-Status.
     pub(crate) name: Arc<str>,
+    /// The hash of its name, the same on every server that has this member.
+    pub(crate) place: u64,
     pub(crate) weight: u32,
     /// It gets no further requests, until the next reload.
     pub(crate) is_draining: bool,
@@ -45,6 +47,8 @@ pub(crate) struct ServerHealth {
     pub(crate) on_trial: AtomicBool,
     /// When it returned to rotation: its slow start begins here.
     pub(crate) returned_ms: AtomicU64,
+    /// It has turned out to be this server.
+    pub(crate) is_own: AtomicBool,
     /// The average latency that each worker has measured, in microseconds; 0 is unknown.
     latencies: Mutex<Vec<Weak<CachePadded<Gauge>>>>,
 }

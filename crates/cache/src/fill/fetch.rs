@@ -13,7 +13,7 @@ use message::{
     Side, shared_body,
 };
 use net::clock::wall_secs;
-use plugin::Next;
+use plugin::{KeyOwner, Next};
 use tokio::sync::oneshot;
 use wire::Method;
 
@@ -72,6 +72,10 @@ pub(crate) struct Fetch {
     /// The stored response to revalidate.
     pub(crate) stale: Option<Arc<Object>>,
     pub(crate) next: Next,
+    /// The server that is requested before the origin.
+    pub(crate) owner: Option<Box<dyn KeyOwner>>,
+    /// What Cache-Status says about the response.
+    pub(crate) detail: Option<&'static str>,
     /// To the client that caused the fetch, if it waits.
     pub(crate) report: Option<oneshot::Sender<(FetchOutcome, Notes)>>,
     /// Keeps a background fetch running without other followers.
@@ -80,7 +84,13 @@ pub(crate) struct Fetch {
 
 impl Fetch {
     /// Runs the fetch to its end.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
+        if let Some(owner) = self.owner.take()
+            && let Some(owned) = self.ask_owner(owner).await
+        {
+            self.detail = Some(owned.detail());
+            return self.received(owned.response, owned.times, owned.notes).await;
+        }
         let stored = self.stored();
         let mut validators = stored.as_ref();
         loop {
@@ -171,7 +181,7 @@ impl Fetch {
         self.report(FetchOutcome::Failed(fault), notes);
     }
 
-    fn evaluate(
+    pub(super) fn evaluate(
         &self,
         status: u16,
         headers: &Headers,
@@ -369,6 +379,7 @@ impl Fetch {
             content: content.clone(),
             share,
             server: notes.upstream.as_deref().map(Box::from),
+            detail: self.detail,
             damaged: Default::default(),
         });
         match storing.share {

@@ -34,6 +34,8 @@ pub(crate) struct StreamingResponse {
     pub(super) share: BudgetShare,
     /// The address of the origin server, for the log.
     pub(super) server: Option<Box<str>>,
+    /// What Cache-Status says about it.
+    pub(crate) detail: Option<&'static str>,
     /// Set when a client has found that the content does not decode.
     pub(super) damaged: AtomicBool,
 }
@@ -53,6 +55,11 @@ impl StreamingResponse {
         self.damaged.load(Ordering::Acquire)
     }
 
+    /// The content as it arrives.
+    pub(crate) fn body(self: &Arc<StreamingResponse>, reader: SharedBodyReader) -> Body {
+        Body::stream(Reading { reader, _arrival: self.clone() })
+    }
+
     /// The response to one request; `private` are headers for this client alone.
     pub(crate) fn respond(
         self: &Arc<StreamingResponse>,
@@ -66,7 +73,7 @@ impl StreamingResponse {
         whole.headers = self.stored.head.headers();
         append(&mut whole.headers, private);
         status_headers.write(&mut whole.headers);
-        let body = Body::stream(Reading { reader, _arrival: self.clone() });
+        let body = self.body(reader);
         let changed;
         (whole.body, changed) = decode_for_client(
             &mut whole.headers,

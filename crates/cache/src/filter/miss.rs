@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use message::{Fault, FaultKind, HandlerResult, Headers, Inform, Notes, Request, Side};
 use net::clock::{self, Moment, wall_secs};
-use plugin::{BackgroundPermit, Next};
+use plugin::{BackgroundPermit, KeyOwner, Next};
 use tokio::sync::oneshot;
 use wire::{Known, Method};
 
@@ -23,6 +23,7 @@ use crate::single_flight::{FetchResult, Follower, Join, Leader};
 use crate::worker_filter::{CacheFilter, Lookup, LookupState, StoredLookup};
 use crate::{Key, Object};
 
+mod asked;
 mod parts;
 
 /// A request on its way from a lookup without a ready response to its response.
@@ -33,6 +34,8 @@ pub(super) struct MissHandler<'a> {
     next: Next,
     /// When waiting for other requests' fetches ends.
     deadline: Moment,
+    /// A stored response was damaged: the owner of its key may have the same.
+    avoids_owner: bool,
 }
 
 /// The decision after a lookup.
@@ -64,7 +67,7 @@ impl<'a> MissHandler<'a> {
         next: Next,
     ) -> MissHandler<'a> {
         let deadline = clock::now().after(filter.config().fetch.wait);
-        MissHandler { filter, request, directives, next, deadline }
+        MissHandler { filter, request, directives, next, deadline, avoids_owner: false }
     }
 
     pub(super) async fn run(mut self, lookup: Lookup) -> HandlerResult {
@@ -94,7 +97,8 @@ impl<'a> MissHandler<'a> {
                 self.filter.metrics().missed(Forward::Stale);
                 return self.fetch_part(part, Forward::Stale).await;
             }
-            match self.join(&lookup.key) {
+            let owner = self.owner(&lookup.primary);
+            match self.join(&lookup.key, owner.is_some()) {
                 Join::Leader(leader) => match self.newer_lookup(&lookup, stale.as_ref()) {
                     Some(newer) => {
                         drop(leader);
@@ -106,7 +110,10 @@ impl<'a> MissHandler<'a> {
                         // Followers repeat the lookup too.
                         drop(leader);
                     }
-                    None => return self.fetch_as_leader(leader, lookup, why, stale).await,
+                    None => {
+                        let origin = (why, stale, owner);
+                        return self.fetch_as_leader(leader, lookup, origin).await;
+                    }
                 },
                 Join::Full => break,
                 Join::Follower(follower) => {
@@ -163,6 +170,7 @@ impl<'a> MissHandler<'a> {
                 let hit = CacheOutcome::Hit;
                 let outcome = self.filter.serve_stored(object, hit, self.request).await;
                 if object.state.is_damaged() {
+                    self.avoids_owner = true;
                     return MissDecision::Fetch(Forward::UriMiss, None);
                 }
                 if outcome.as_ref().is_err_and(|fault| fault.kind == FaultKind::DecodingFull) {
@@ -204,9 +212,15 @@ impl<'a> MissHandler<'a> {
         changed.then_some(newer)
     }
 
-    fn join(&self, key: &Key) -> Join {
+    /// The server that is requested for a key before the origin, if there is one.
+    fn owner(&self, key: &Key) -> Option<Box<dyn KeyOwner>> {
+        self.filter.owners().filter(|_| !self.avoids_owner)?.owner(key)
+    }
+
+    fn join(&self, key: &Key, asks_owner: bool) -> Join {
         let store = self.filter.cache().store();
-        self.filter.cache().single_flight().join(key, store.purge_epoch(), |begun, result| {
+        let begun = (store.purge_epoch(), asks_owner);
+        self.filter.cache().single_flight().join(key, begun, |begun, result| {
             let tags = match result {
                 Some(FetchResult::Streaming(streaming)) => &*streaming.stored.tags,
                 _ => &[],
@@ -233,7 +247,13 @@ impl<'a> MissHandler<'a> {
         self.filter.pass_through(outcome, status)
     }
 
-    fn fetch(&self, leader: Leader, keys: (Key, Key), stale: Option<Arc<Object>>) -> Fetch {
+    fn fetch(
+        &self,
+        leader: Leader,
+        keys: (Key, Key),
+        stale: Option<Arc<Object>>,
+        owner: Option<Box<dyn KeyOwner>>,
+    ) -> Fetch {
         let (primary, key) = keys;
         Fetch {
             filter: self.filter.clone(),
@@ -245,6 +265,8 @@ impl<'a> MissHandler<'a> {
             directives: self.directives,
             stale,
             next: self.next.clone(),
+            owner,
+            detail: None,
             report: None,
             own: None,
         }
@@ -252,14 +274,15 @@ impl<'a> MissHandler<'a> {
 
     /// Revalidates a response that was served stale, unless another request does.
     fn refresh_in_background(&self, lookup: &Lookup, object: &Arc<Object>) {
-        let Join::Leader(leader) = self.join(&lookup.key) else { return };
+        let owner = self.owner(&lookup.primary);
+        let Join::Leader(leader) = self.join(&lookup.key, owner.is_some()) else { return };
         if self.newer_lookup(lookup, Some(object)).is_some() {
             return;
         }
         let Some(permit) = BackgroundPermit::take() else { return };
         let own = leader.follower();
         let keys = (lookup.primary.clone(), lookup.key.clone());
-        let mut fetch = self.fetch(leader, keys, Some(object.clone()));
+        let mut fetch = self.fetch(leader, keys, Some(object.clone()), owner);
         fetch.own = Some(own);
         permit.run(fetch.run()).detach();
     }
@@ -280,7 +303,7 @@ impl<'a> MissHandler<'a> {
         }
         let cache = self.filter.cache();
         let leader = cache.single_flight().unshared(cache.store().purge_epoch());
-        self.fetch_as_leader(leader, lookup, why, stale).await
+        self.fetch_as_leader(leader, lookup, (why, stale, None)).await
     }
 
     /// True if the origin should get the request as it is: for a part, with conditions, or a HEAD
@@ -295,8 +318,7 @@ impl<'a> MissHandler<'a> {
         mut self,
         leader: Leader,
         lookup: Lookup,
-        why: Forward,
-        stale: Option<Arc<Object>>,
+        (why, stale, owner): (Forward, Option<Arc<Object>>, Option<Box<dyn KeyOwner>>),
     ) -> HandlerResult {
         let metrics = self.filter.metrics();
         metrics.missed(why);
@@ -309,7 +331,7 @@ impl<'a> MissHandler<'a> {
         let (report, outcome) = oneshot::channel();
         // The fetch runs on as long as it has a follower.
         let own = leader.follower();
-        let mut fetch = self.fetch(leader, (lookup.primary, lookup.key), stale.clone());
+        let mut fetch = self.fetch(leader, (lookup.primary, lookup.key), stale.clone(), owner);
         fetch.report = Some(report);
         let informer = self.request.informer.clone().map(Rc::new);
         let interim = |client| Rc::new(InterimForwarder(Rc::downgrade(client))) as Rc<dyn Inform>;
@@ -390,17 +412,13 @@ impl<'a> MissHandler<'a> {
             return FollowResult::TimedOut;
         };
         self.note("coalesced", Notes::default());
-        let late = follower.joined_after_purge();
-        let is_old = |key: &Key, stored: Option<&crate::StoredResponse>| {
-            let tags = stored.map_or(&[][..], |stored| &stored.tags);
-            let store = filter.cache().store();
-            late.is_some_and(|begun| !store.is_current(key.url(), tags, begun))
-        };
         let outcome = match result {
             None => return FollowResult::Retry,
             Some(FetchResult::Unshared) => return FollowResult::Unshared,
             Some(FetchResult::Failed(fault)) => self.failed(fault, why, stale, true).await,
-            Some(FetchResult::Revalidated(object)) if is_old(&object.key, object.response()) => {
+            Some(FetchResult::Revalidated(object))
+                if self.is_purged_since(&follower, &object.key, object.response()) =>
+            {
                 return FollowResult::Retry;
             }
             Some(FetchResult::Revalidated(object)) if object.key == lookup.key => {
@@ -410,7 +428,7 @@ impl<'a> MissHandler<'a> {
             }
             Some(FetchResult::Revalidated(_)) => return FollowResult::Retry,
             Some(FetchResult::Streaming(streaming)) => {
-                if is_old(&streaming.key, Some(&streaming.stored))
+                if self.is_purged_since(&follower, &streaming.key, Some(&streaming.stored))
                     || !self.is_requested_variant(&streaming, lookup)
                 {
                     return FollowResult::Retry;
@@ -429,6 +447,19 @@ impl<'a> MissHandler<'a> {
         filter.metrics().missed(why);
         filter.metrics().coalesced.inc();
         FollowResult::Done(outcome)
+    }
+
+    /// True if a response was purged between the beginning of its fetch and when that was joined.
+    fn is_purged_since(
+        &self,
+        follower: &Follower,
+        key: &Key,
+        stored: Option<&crate::StoredResponse>,
+    ) -> bool {
+        let tags = stored.map_or(&[][..], |stored| &stored.tags);
+        let store = self.filter.cache().store();
+        let begun = follower.joined_after_purge();
+        begun.is_some_and(|begun| !store.is_current(key.url(), tags, begun))
     }
 
     /// True if the response is the variant that this request selects (RFC 9111 4.1).

@@ -48,6 +48,6 @@ impl CacheFilter {
 
     fn purge_here(&self, url: &[u8]) -> u64 {
         let url = self.rules().normalised_url(url);
-        url.map_or(0, |url| self.cache().store().purge(&Purge::Url(&url), false))
+        url.map_or(0, |url| self.cache().store().purge_locally(&Purge::Url(&url), false))
     }
 }

@@ -64,7 +64,8 @@ impl CacheFilter {
     ) -> HandlerResult {
         let now_secs = wall_secs();
         let meta = &streaming.stored.meta;
-        let status = Status { outcome, ..Status::hit(reuse::left_s(meta, now_secs)) };
+        let detail = streaming.detail;
+        let status = Status { outcome, detail, ..Status::hit(reuse::left_s(meta, now_secs)) };
         let status_headers = self.status_headers(reuse::age_s(meta, now_secs), status);
         let decode_context = || self.decode_context(DecodeSource::Streaming(streaming.clone()));
         streaming.respond(reader, private, &status_headers, request, decode_context)

@@ -38,6 +38,8 @@ pub struct LogRead {
     pub entries: Vec<LogEntry>,
     /// The position after these.
     pub position: LogPosition,
+    /// The number of the last entry up to there.
+    pub last: u64,
     /// Entries after the position are missing, or there was no position.
     pub has_gap: bool,
     /// The log has further entries.

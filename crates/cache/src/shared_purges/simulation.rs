@@ -3,13 +3,16 @@
 //! everything. After a purge was confirmed, no server may serve what it covers.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap};
 use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::{Follower, LogEntry, LogPosition, LogRead, NodeReport, PurgeEntry, PurgeSpread};
+use super::{Follower, LogPosition, LogProgress, LogRead, PositionDigest, PurgeEntry, PurgeSpread};
 use crate::{PurgeRequest, PurgeWhat};
+use log::Log;
+
+mod log;
 
 const NODES: usize = 6;
 const KEYS: u64 = 8;
@@ -31,110 +34,65 @@ enum Broken {
     ServesForgotten,
     /// A server that missed entries keeps its cache.
     IgnoresGaps,
+    /// A server stores responses of servers that do not know of its purges.
+    TrustsOwners,
 }
 
 enum Event {
     Request(usize),
-    Fetched { node: usize, life: u64, key: u64, version: u64, epoch: u64 },
-    Poll { node: usize, life: u64, poll: u64 },
-    Arrives { node: usize, life: u64, poll: u64, sent: u64, position: Option<LogPosition> },
-    Replied { node: usize, life: u64, poll: u64, sent: u64, read: LogRead },
+    /// A server requests a response from another one, which has to know of these purges.
+    Asked {
+        owner: usize,
+        node: usize,
+        life: u64,
+        key: u64,
+        epoch: u64,
+        noted: PositionDigest,
+    },
+    Fetched {
+        node: usize,
+        life: u64,
+        key: u64,
+        version: u64,
+        epoch: u64,
+    },
+    Poll {
+        node: usize,
+        life: u64,
+        poll: u64,
+    },
+    Arrives {
+        node: usize,
+        life: u64,
+        poll: u64,
+        sent: u64,
+        position: Option<LogPosition>,
+    },
+    Replied {
+        node: usize,
+        life: u64,
+        poll: u64,
+        sent: u64,
+        read: LogRead,
+    },
     Purge,
-    Published { key: u64, version: u64 },
-    Waits { key: u64, version: u64, number: u64, mark: String },
+    Published {
+        key: u64,
+        version: u64,
+    },
+    Waits {
+        key: u64,
+        version: u64,
+        number: u64,
+        mark: String,
+    },
     Trouble,
-    Resumes { node: usize, life: u64 },
+    Resumes {
+        node: usize,
+        life: u64,
+    },
     Heals(usize),
     Starts(usize),
-}
-
-/// The log, as the scripts in Redis keep it.
-#[derive(Default)]
-struct Log {
-    id: String,
-    entries: VecDeque<(u64, String, Option<PurgeEntry>)>,
-    nodes: BTreeMap<usize, (u64, u64)>,
-    /// When a server has noticed that an earlier log was lost.
-    lost_at: Option<u64>,
-}
-
-impl Log {
-    fn append(&mut self, now: u64, mark: String, entry: Option<PurgeEntry>) -> u64 {
-        let last = self.entries.back().map_or(0, |(number, ..)| *number);
-        let number = now.max(last + 1);
-        self.entries.push_back((number, mark, entry));
-        if self.entries.len() > ENTRIES {
-            self.entries.pop_front();
-        }
-        number
-    }
-
-    fn poll(
-        &mut self,
-        node: usize,
-        position: Option<&LogPosition>,
-        now: u64,
-        rng: &mut Rng,
-    ) -> LogRead {
-        if self.id.is_empty() {
-            self.id = rng.u64(..).to_string();
-        }
-        if position.is_some_and(|position| position.log != self.id) {
-            self.lost_at.get_or_insert(now);
-        }
-        let log = self.id.clone();
-        let at = |number: u64, mark: &str| LogPosition {
-            log: log.clone(),
-            number,
-            mark: mark.to_owned(),
-        };
-        let known = position.and_then(|position| {
-            let is_it = |(number, mark, _): &(u64, String, _)| {
-                *number == position.number && *mark == position.mark
-            };
-            Some((self.entries.iter().position(is_it)?, position))
-        });
-        let Some((index, position)) = known else {
-            if self.entries.is_empty() {
-                self.append(now, rng.u64(..).to_string(), None);
-            }
-            self.nodes.insert(node, (0, now));
-            let (number, mark, _) = self.entries.back().unwrap();
-            let position = at(*number, mark);
-            return LogRead { entries: Vec::new(), position, has_gap: true, has_more: false };
-        };
-        self.nodes.insert(node, (position.number, now));
-        let after: Vec<_> = self.entries.iter().skip(index + 1).take(PAGE).collect();
-        let end = after.last().map_or(position.clone(), |(number, mark, _)| at(*number, mark));
-        LogRead {
-            entries: after
-                .iter()
-                .map(|(number, mark, purge)| LogEntry {
-                    number: *number,
-                    mark: mark.clone(),
-                    purge: purge.clone(),
-                })
-                .collect(),
-            position: end,
-            has_gap: false,
-            has_more: index + 1 + after.len() < self.entries.len(),
-        }
-    }
-
-    /// The servers of the list; `None` if the entry is gone, or servers may be missing.
-    fn reports(&mut self, number: u64, mark: &str, now: u64) -> Option<Vec<NodeReport>> {
-        if self.lost_at.is_some_and(|lost_at| now - lost_at <= REMEMBERED_MS) {
-            return None;
-        }
-        self.entries.iter().find(|(known, other, _)| *known == number && other == mark)?;
-        self.nodes.retain(|_, (_, at)| now - *at <= REMEMBERED_MS);
-        let report = |(node, (applied, _)): (&usize, &(u64, u64))| NodeReport {
-            name: node.to_string(),
-            applied: *applied,
-            is_live: true,
-        };
-        Some(self.nodes.iter().map(report).collect())
-    }
 }
 
 struct Node {
@@ -147,6 +105,7 @@ struct Node {
     /// The rate of its clock, in thousandths.
     rate: u64,
     follower: Follower,
+    progress: LogProgress,
     /// Counts polls: the reply to an earlier one is not used.
     poll: u64,
     cache: HashMap<u64, u64>,
@@ -176,6 +135,9 @@ struct Totals {
     stale: u64,
     confirmed: u64,
     gaps: u64,
+    /// Responses of other servers that were used, and that were not.
+    owned: u64,
+    outdated: u64,
 }
 
 struct Simulation {
@@ -202,6 +164,7 @@ impl Simulation {
             is_cut_off: false,
             rate: rng.u64(980..=1020),
             follower: Follower::new(Duration::from_millis(ALONE_MS)),
+            progress: LogProgress::default(),
             poll: 0,
             cache: HashMap::new(),
             epochs: HashMap::new(),
@@ -261,6 +224,7 @@ impl Simulation {
         // What happens to a paused server happens when it continues, in any order.
         let of = match &event {
             Event::Request(node)
+            | Event::Asked { owner: node, .. }
             | Event::Fetched { node, .. }
             | Event::Poll { node, .. }
             | Event::Replied { node, .. } => Some(*node),
@@ -275,6 +239,9 @@ impl Simulation {
         }
         match event {
             Event::Request(node) => self.request(node),
+            Event::Asked { owner, node, life, key, epoch, noted } => {
+                self.asked(owner, &noted, (node, life, key, epoch));
+            }
             Event::Fetched { node, life, key, version, epoch } => {
                 let is_running = self.is_running(node, life);
                 let node = &mut self.nodes[node];
@@ -333,22 +300,58 @@ impl Simulation {
         if !self.nodes[node].is_up {
             return;
         }
-        let (now, key) = (self.now, self.rng.u64(0..KEYS));
+        let key = self.rng.u64(0..KEYS);
+        let stored = self.stored(node, key);
         let server = &self.nodes[node];
-        let serves = server.clock(now) < server.follower.serves_until_ms()
-            || self.broken == Broken::ServesForgotten;
         let epoch = server.epochs.get(&key).copied().unwrap_or_default();
-        let life = server.life;
-        match server.cache.get(&key).copied().filter(|_| serves) {
+        let (life, noted) = (server.life, server.progress.noted());
+        match stored {
             Some(version) => {
                 let confirmed = self.confirmed.get(&key).copied().unwrap_or_default();
                 self.totals.hits += 1;
                 self.totals.stale += u64::from(version < confirmed);
             }
             None => {
-                let version = self.origin.get(&key).copied().unwrap_or_default();
-                self.after(1..100, Event::Fetched { node, life, key, version, epoch });
+                let owner = self.rng.usize(0..NODES);
+                match noted.filter(|_| owner != node && self.nodes[owner].is_up) {
+                    Some(noted) => {
+                        let asked = Event::Asked { owner, node, life, key, epoch, noted };
+                        self.after(1..30, asked);
+                    }
+                    None => self.fetch((node, life, key, epoch)),
+                }
             }
+        }
+    }
+
+    /// What a server serves from its cache.
+    fn stored(&self, node: usize, key: u64) -> Option<u64> {
+        let server = &self.nodes[node];
+        let serves = server.clock(self.now) < server.follower.serves_until_ms()
+            || self.broken == Broken::ServesForgotten;
+        server.cache.get(&key).copied().filter(|_| serves)
+    }
+
+    fn fetch(&mut self, (node, life, key, epoch): (usize, u64, u64, u64)) {
+        let version = self.origin.get(&key).copied().unwrap_or_default();
+        self.after(1..100, Event::Fetched { node, life, key, version, epoch });
+    }
+
+    /// A server responds to another one as the owner of a key, or the origin does.
+    fn asked(&mut self, owner: usize, noted: &PositionDigest, asker: (usize, u64, u64, u64)) {
+        let applied = self.nodes[owner].progress.applied();
+        let includes = applied.is_some_and(|applied| applied.includes(noted));
+        if !self.nodes[owner].is_up || !includes && self.broken != Broken::TrustsOwners {
+            self.totals.outdated += 1;
+            return self.fetch(asker);
+        }
+        self.totals.owned += 1;
+        let (node, life, key, epoch) = asker;
+        match self.stored(owner, key) {
+            Some(version) => {
+                self.after(1..60, Event::Fetched { node, life, key, version, epoch });
+            }
+            None => self.fetch(asker),
         }
     }
 
@@ -367,6 +370,7 @@ impl Simulation {
     fn replied(&mut self, node: usize, sent: u64, read: LogRead) {
         let (broken, keeps) = (self.broken, self.rng.bool());
         let server = &mut self.nodes[node];
+        server.progress.note(&read);
         if read.has_gap && broken != Broken::IgnoresGaps {
             server.clear();
             self.totals.gaps += 1;
@@ -377,6 +381,7 @@ impl Simulation {
             }
         }
         server.follower.registered(sent);
+        server.progress.set_applied(&read.position);
         server.follower.applied(read.position.clone(), read.has_more);
         if keeps || read.has_gap {
             server.disk_position = Some(read.position);
@@ -441,6 +446,7 @@ impl Simulation {
         }
         (server.is_up, server.life, server.paused_until) = (true, server.life + 1, 0);
         server.follower = Follower::new(alone);
+        server.progress.reset();
         match server.disk_position.clone() {
             Some(position) => server.follower.rewind(position),
             None if broken == Broken::IgnoresGaps => {}
@@ -465,6 +471,8 @@ fn seeds(count: u64, broken: Broken) -> Totals {
         all.stale += totals.stale;
         all.confirmed += totals.confirmed;
         all.gaps += totals.gaps;
+        all.owned += totals.owned;
+        all.outdated += totals.outdated;
     }
     all
 }
@@ -472,14 +480,18 @@ fn seeds(count: u64, broken: Broken) -> Totals {
 #[test]
 fn nothing_that_a_confirmed_purge_covers_is_served() {
     let totals = seeds(300, Broken::Nothing);
-    let Totals { hits, confirmed, gaps, .. } = totals;
-    let seen = format!("{hits} hits, {confirmed} confirmed purges, {gaps} gaps");
+    let Totals { hits, confirmed, gaps, owned, outdated, .. } = totals;
+    let seen = format!(
+        "{hits} hits, {confirmed} confirmed purges, {gaps} gaps, {owned} responses of other \
+         servers, {outdated} not used"
+    );
     assert!(hits > 100_000 && confirmed > 10_000 && gaps > 1_000, "{seen}");
+    assert!(owned > 10_000 && outdated > 10_000, "{seen}");
 }
 
 #[test]
 fn the_simulation_finds_servers_that_break_a_rule() {
-    for broken in [Broken::ServesForgotten, Broken::IgnoresGaps] {
+    for broken in [Broken::ServesForgotten, Broken::IgnoresGaps, Broken::TrustsOwners] {
         assert!(seeds(40, broken).stale > 0);
     }
 }

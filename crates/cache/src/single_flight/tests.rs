@@ -14,14 +14,14 @@ fn token() -> PurgeEpoch {
 }
 
 fn join_as_leader(single_flight: &Arc<SingleFlight>, text: &str) -> Leader {
-    match single_flight.join(&key(text), token(), |_, _| true) {
+    match single_flight.join(&key(text), (token(), false), |_, _| true) {
         Join::Leader(leader) => leader,
         _ => panic!("{text} is in flight"),
     }
 }
 
 fn wait(single_flight: &Arc<SingleFlight>, text: &str) -> Follower {
-    match single_flight.join(&key(text), token(), |_, _| true) {
+    match single_flight.join(&key(text), (token(), false), |_, _| true) {
         Join::Follower(follower) => follower,
         _ => panic!("{text} is not in flight"),
     }
@@ -98,12 +98,15 @@ fn a_leader_knows_when_it_has_no_followers() {
 fn a_flight_that_a_purge_has_overtaken_is_not_joined_and_does_not_take_the_next_one_along() {
     let single_flight = Arc::new(SingleFlight::default());
     let store = Store::new(1 << 20);
-    let Join::Leader(old) = single_flight.join(&key("a"), store.purge_epoch(), |_, _| true) else {
+    let Join::Leader(old) =
+        single_flight.join(&key("a"), (store.purge_epoch(), false), |_, _| true)
+    else {
         panic!("there is no other")
     };
     store.purge(&Purge::Url(b"a"), false);
     let now = store.purge_epoch();
-    let Join::Leader(new) = single_flight.join(&key("a"), now, |begun, _| begun == now) else {
+    let Join::Leader(new) = single_flight.join(&key("a"), (now, false), |begun, _| begun == now)
+    else {
         panic!("joined what was purged")
     };
     assert_eq!((old.begun() < new.begun(), single_flight.count()), (true, 1));
@@ -134,7 +137,10 @@ fn flights_are_bounded() {
     let leads: Vec<Leader> = (0..IN_FLIGHT_MAX)
         .map(|index| join_as_leader(&single_flight, &index.to_string()))
         .collect();
-    assert!(matches!(single_flight.join(&key("one more"), token(), |_, _| true), Join::Full));
+    assert!(matches!(
+        single_flight.join(&key("one more"), (token(), false), |_, _| true),
+        Join::Full
+    ));
     wait(&single_flight, "7");
     drop(leads);
     join_as_leader(&single_flight, "one more");

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+use net::clock;
+
 use super::Store;
 use super::memory::{Shard, canonical};
 use crate::key::url_hash;
@@ -35,11 +37,26 @@ impl Store {
     /// of responses, not counting transcoded ones. Responses of fetches in flight are not stored:
     /// see [`PurgeEpoch`].
     pub fn purge(&self, purge: &Purge<'_>, soft: bool) -> u64 {
-        let purged = self.purge_one(purge, soft);
+        self.purge_as(purge, soft, self.gate.is_alone())
+    }
+
+    /// The same for a purge that other servers do not know of.
+    pub fn purge_locally(&self, purge: &Purge<'_>, soft: bool) -> u64 {
+        self.purge_as(purge, soft, true)
+    }
+
+    fn purge_as(&self, purge: &Purge<'_>, soft: bool, is_local: bool) -> u64 {
+        let purge_one = |purge: &Purge<'_>| {
+            if is_local {
+                self.note_local(purge);
+            }
+            self.purge_one(purge, soft)
+        };
+        let purged = purge_one(purge);
         let Purge::Url(url) = purge else { return purged };
         // Found after the purge is noted: a rule from a later fetch is not stored.
         let others = self.searched(url);
-        purged + others.iter().map(|url| self.purge_one(&Purge::Url(url), soft)).sum::<u64>()
+        purged + others.iter().map(|url| purge_one(&Purge::Url(url))).sum::<u64>()
     }
 
     /// The URLs under which responses for this one are stored by No-Vary-Search.
@@ -59,6 +76,32 @@ impl Store {
         others.sort();
         others.dedup();
         others
+    }
+
+    fn note_local(&self, purge: &Purge<'_>) {
+        if let Some(times) = self.local_purges.get() {
+            times.note_at(purge, next_ms());
+        }
+    }
+
+    /// Remembers from now on when local purges are made: responses of other servers are stored too.
+    pub(crate) fn remember_local_purges(&self) {
+        self.local_purges.get_or_init(|| {
+            let times = PurgeEpochs::new(0);
+            if self.purge_epochs.purge_epoch() != self.began {
+                // Which were local is not known.
+                times.note_at(&Purge::All, next_ms());
+            }
+            times
+        });
+    }
+
+    /// True if a response that another server had at this time (milliseconds on the clock of
+    /// [`clock::now`]) was not purged locally since.
+    pub(crate) fn is_current_locally(&self, url: &[u8], tags: &[u64], since_ms: u64) -> bool {
+        let since = PurgeEpoch::of_time(since_ms);
+        let times = self.local_purges.get();
+        times.is_none_or(|times| times.is_current(url, url_hash(url), tags, since))
     }
 
     fn purge_one(&self, purge: &Purge<'_>, soft: bool) -> u64 {
@@ -169,6 +212,11 @@ impl Store {
         }
         (purged, moved)
     }
+}
+
+/// The millisecond that begins next: a purge is not before it.
+fn next_ms() -> u64 {
+    clock::precise_us() / 1000 + 1
 }
 
 fn has_tag(object: &Object, tags: &[u64]) -> bool {

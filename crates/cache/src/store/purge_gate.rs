@@ -65,6 +65,11 @@ impl PurgeGate {
         self.state.load(Ordering::Acquire) == state
     }
 
+    /// True if no purges are shared.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is(ALONE)
+    }
+
     /// True if it is not known which purges the store has missed.
     pub fn is_new(&self) -> bool {
         self.is(NEW)

@@ -11,6 +11,7 @@ mod codings;
 mod conformance;
 mod cut;
 mod herd;
+mod owned;
 mod purged;
 mod requesting;
 mod site;

@@ -13,7 +13,7 @@ use message::{
     Body, Fault, FaultKind, HandlerResult, Headers, Notes, Request, Response, RouteBounds,
     SharedBody, Target,
 };
-use plugin::{Handler, Local, MaybeFuture, Route, Shared, WorkerContext};
+use plugin::{Handler, HandlerPlan, Local, MaybeFuture, Route, Shared, Stage, WorkerContext};
 use settings::{Node, Reader, Report, node};
 use telemetry::Telemetry;
 use tokio::sync::{mpsc, oneshot};
@@ -77,6 +77,14 @@ impl Site {
         (site, origin)
     }
 
+    pub(crate) fn caches(&self) -> &Caches {
+        &self.caches
+    }
+
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
     pub(crate) fn cache(&self) -> Arc<Cache> {
         self.caches.get("pages").unwrap()
     }
@@ -88,6 +96,25 @@ impl Site {
 
     /// The same before another handler.
     pub(crate) fn worker_with(&self, index: usize, handler: impl Handler + 'static) -> Rc<Route> {
+        self.worker_between(index, Vec::new(), handler, None)
+    }
+
+    /// The same with filters before the cache, and the upstream of the setting `owners`.
+    pub(crate) fn worker_of_fleet(
+        &self,
+        before: Vec<Stage>,
+        owners: Arc<dyn HandlerPlan>,
+    ) -> Rc<Route> {
+        self.worker_between(0, before, Waiting(self.calls.clone()), Some(owners))
+    }
+
+    fn worker_between(
+        &self,
+        index: usize,
+        mut stages: Vec<Stage>,
+        handler: impl Handler + 'static,
+        owners: Option<Arc<dyn HandlerPlan>>,
+    ) -> Rc<Route> {
         let context = WorkerContext {
             index,
             workers: 2,
@@ -99,11 +126,16 @@ impl Site {
         let node = (self.settings)();
         let plan = (cache::FILTER.read)(&node, &mut Reader::new(&mut report));
         assert!(report.is_empty(), "{}", report.render());
+        let plan = plan.unwrap();
+        for (setting, owners) in plan.handlers().into_iter().zip(owners) {
+            setting.resolve(owners);
+        }
+        stages.push(plan.build_on("one", &context));
         Rc::new(Route::new(
             "one",
             RouteBounds::default(),
             self.telemetry.route(index, "one"),
-            vec![plan.unwrap().build_on("one", &context)],
+            stages,
             Rc::new(handler),
         ))
     }

@@ -128,7 +128,9 @@ impl Applier {
 
     /// Applies what was read.
     pub(super) async fn take(&self, read: LogRead) {
-        let LogRead { entries, position, has_gap, has_more } = read;
+        // Before anything is applied: see `LogProgress`.
+        self.caches.log_progress().note(&read);
+        let LogRead { entries, position, has_gap, has_more, .. } = read;
         if has_gap {
             let is_follower = self.position().is_some();
             if is_follower {
@@ -152,6 +154,7 @@ impl Applier {
             self.metrics.number.set(i64::try_from(last.number).unwrap_or(i64::MAX));
         }
         self.is_unsaved.set(self.is_unsaved.get() || self.position().as_ref() != Some(&position));
+        self.caches.log_progress().set_applied(&position);
         self.follower.borrow_mut().applied(position, has_more);
         if self.is_current() && !has_more {
             for cache in self.caches.all() {

@@ -32,6 +32,7 @@ const TRIMS: usize = 10;
 /// Values of `sort_target` and `sort_order`.
 const BY_REVISION: i32 = 3;
 const ASCENDING: i32 = 1;
+const DESCENDING: i32 = 2;
 
 pub(super) struct EtcdLog {
     etcd: Rc<Etcd>,
@@ -176,7 +177,7 @@ impl EtcdLog {
         let number = u64::try_from(added.last()?.mod_revision).ok()?;
         let entries = added.into_iter().map(|kv| self.entry(kv)).collect();
         let position = LogPosition { number, ..applier.position()? };
-        Some(LogRead { entries, position, has_gap: false, has_more: false })
+        Some(LogRead { entries, position, last: number, has_gap: false, has_more: false })
     }
 
     fn entry(&self, kv: &KeyValue) -> LogEntry {
@@ -200,7 +201,15 @@ impl EtcdLog {
             ..RangeRequest::default()
         };
         let floor = RangeRequest { key: floor.into(), ..RangeRequest::default() };
-        let (response, [entries, floor]) = self.ranges([entries, floor]).await?;
+        let last = RangeRequest {
+            key: prefix.clone().into(),
+            range_end: prefix_end(prefix.as_bytes()),
+            limit: 1,
+            sort_order: DESCENDING,
+            sort_target: BY_REVISION,
+            ..RangeRequest::default()
+        };
+        let (response, [entries, floor, last]) = self.ranges([entries, floor, last]).await?;
         let header = response.header.unwrap_or_default();
         let log = format!("etcd:{:x}:{}", header.cluster_id, self.address.purges());
         let revision = u64::try_from(header.revision).unwrap_or(0);
@@ -208,15 +217,18 @@ impl EtcdLog {
         // What was removed since, or another cluster, or an older state of it.
         let has_gap = from
             .is_none_or(|from| from.log != log || from.number > revision || from.number < floor);
-        let last = entries.kvs.last().map_or(0, |kv| u64::try_from(kv.mod_revision).unwrap_or(0));
+        let end = |range: &RangeResponse| {
+            range.kvs.last().map_or(0, |kv| u64::try_from(kv.mod_revision).unwrap_or(0))
+        };
         let has_more = entries.more && !has_gap;
-        let number = if has_more { last } else { revision };
+        let number = if has_more { end(&entries) } else { revision };
+        let last = if has_more { number } else { end(&last).max(floor) };
         let entries = match has_gap {
             true => Vec::new(),
             false => entries.kvs.iter().map(|kv| self.entry(kv)).collect(),
         };
         let position = LogPosition { log, number, mark: String::new() };
-        Ok(LogRead { entries, position, has_gap, has_more })
+        Ok(LogRead { entries, position, last, has_gap, has_more })
     }
 
     /// Reads ranges at one revision.

@@ -148,8 +148,8 @@ impl RedisLog {
                 read.push(LogEntry { number, mark, purge });
             }
         }
-        let has_more = !has_gap && read.len() >= PAGE;
-        Some(Ok(LogRead { entries: read, position: position?, has_gap, has_more }))
+        let (position, has_more) = (position?, !has_gap && read.len() >= PAGE);
+        Some(Ok(LogRead { entries: read, last: position.number, position, has_gap, has_more }))
     }
 
     /// Writes an entry and returns its number.

@@ -19,6 +19,11 @@ use crate::limits::{PURGE_PREFIXES_MAX, PURGE_TIMES};
 pub struct PurgeEpoch(u64);
 
 impl PurgeEpoch {
+    /// A time as an epoch: see [`PurgeEpochs::note_at`].
+    pub(in crate::store) fn of_time(time: u64) -> PurgeEpoch {
+        PurgeEpoch(time)
+    }
+
     /// The number that is stored on disk.
     pub(in crate::store) fn bits(self) -> u64 {
         self.0
@@ -74,6 +79,17 @@ impl PurgeEpochs {
     /// note.
     pub(in crate::store) fn note(&self, purge: &Purge<'_>) -> u64 {
         let time = self.count.fetch_add(1, Ordering::AcqRel) + 1;
+        self.set(purge, time);
+        time
+    }
+
+    /// Notes a purge by the time at which it is made, where epochs are times.
+    pub(in crate::store) fn note_at(&self, purge: &Purge<'_>, time: u64) {
+        self.count.fetch_max(time, Ordering::AcqRel);
+        self.set(purge, time);
+    }
+
+    fn set(&self, purge: &Purge<'_>, time: u64) {
         match purge {
             Purge::Url(url) => {
                 purge_time(&self.urls, url_hash(url)).fetch_max(time, Ordering::AcqRel)
@@ -94,7 +110,6 @@ impl PurgeEpochs {
                 self.prefix.fetch_max(time, Ordering::AcqRel)
             }
         };
-        time
     }
 
     /// True if a response fetched since `begun` may be stored.

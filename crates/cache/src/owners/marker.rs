@@ -1,0 +1,247 @@
+//! The fields by which servers of a fleet recognise one another: of a request to the owner of a
+//! key, and of its response.
+//!
+//! Both are authenticated with the secret that the servers share, which is never sent. The field of
+//! a request says which server asks, for which key and by which scheme; that of a response belongs
+//! to one such request. Whatever else they say is not trusted.
+
+use hmac::{Hmac, KeyInit, Mac};
+use message::Scheme;
+use sha2::{Digest, Sha256};
+
+use crate::shared_purges::PositionDigest;
+
+/// The field of requests.
+pub(crate) const ASK: &str = "Tidegate-Ask";
+/// The field of responses.
+pub(crate) const OWNER: &str = "Tidegate-Owner";
+
+/// Hexadecimal digits of a number, of a digest of a key and of a code.
+const NUMBER_DIGITS: usize = 16;
+const DIGEST_DIGITS: usize = 32;
+/// The process, a random number, the scheme and the key.
+const ASK_TEXT: usize = 2 * NUMBER_DIGITS + 1 + DIGEST_DIGITS;
+
+/// The digest of the text of a key.
+pub(crate) type KeyDigest = [u8; 16];
+
+pub(crate) fn key_digest(key: &[u8]) -> KeyDigest {
+    let digest: [u8; 32] = Sha256::digest(key).into();
+    first(&digest)
+}
+
+fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    bytes.first_chunk().copied().unwrap_or([0; N])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Reads 16 bytes; `None` for anything but 32 digits, which have one spelling.
+fn read_hex(text: &str) -> Option<[u8; 16]> {
+    let number = u128::from_str_radix(text, 16).ok()?.to_be_bytes();
+    (hex(&number) == text).then_some(number)
+}
+
+/// The secret that the servers of a fleet share.
+#[derive(Clone)]
+pub(crate) struct FleetSecret(Hmac<Sha256>);
+
+impl FleetSecret {
+    /// A secret of any length; `None` only if that were not so.
+    pub(crate) fn new(secret: &[u8]) -> Option<FleetSecret> {
+        Some(FleetSecret(Hmac::new_from_slice(secret).ok()?))
+    }
+
+    fn code(&self, parts: [&str; 2]) -> Hmac<Sha256> {
+        let mut code = self.0.clone();
+        for part in parts {
+            code.update(part.as_bytes());
+            code.update(b"\n");
+        }
+        code
+    }
+
+    fn sign(&self, parts: [&str; 2]) -> String {
+        let code: [u8; 32] = self.code(parts).finalize().into_bytes().into();
+        hex(&first::<16>(&code))
+    }
+
+    /// Compares in constant time.
+    fn verifies(&self, parts: [&str; 2], code: &str) -> bool {
+        let code = read_hex(code);
+        code.is_some_and(|code| self.code(parts).verify_truncated_left(&code).is_ok())
+    }
+}
+
+/// The marker of a request to the owner of its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AskMarker {
+    /// The process that asks.
+    pub(crate) process: u64,
+    /// Distinguishes the request from others.
+    pub(crate) nonce: u64,
+    pub(crate) scheme: Scheme,
+    pub(crate) key: KeyDigest,
+}
+
+impl AskMarker {
+    fn text(&self) -> String {
+        let AskMarker { process, nonce, scheme, key } = self;
+        let scheme = if *scheme == Scheme::Https { 's' } else { 'p' };
+        format!("{process:016x}{nonce:016x}{scheme}{}", hex(key))
+    }
+
+    /// The value of the field.
+    pub(crate) fn encode(&self, secret: &FleetSecret) -> String {
+        let text = self.text();
+        let code = secret.sign(["ask", &text]);
+        text + &code
+    }
+
+    /// Reads the value of the field; `None` unless a server that knows the secret has written it.
+    pub(crate) fn decode(value: &[u8], secret: &FleetSecret) -> Option<AskMarker> {
+        let value = std::str::from_utf8(value).ok().filter(|value| value.is_ascii())?;
+        let (text, code) = value.split_at_checked(ASK_TEXT)?;
+        if !secret.verifies(["ask", text], code) {
+            return None;
+        }
+        let (process, rest) = text.split_at(NUMBER_DIGITS);
+        let (nonce, rest) = rest.split_at(NUMBER_DIGITS);
+        let (scheme, key) = rest.split_at(1);
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let scheme = match scheme {
+            "s" => Scheme::Https,
+            _ => Scheme::Http,
+        };
+        let key = read_hex(key)?;
+        Some(AskMarker { process: number(process)?, nonce: number(nonce)?, scheme, key })
+    }
+}
+
+/// What the owner of a key says about its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OwnerReply {
+    /// The response was stored there, or is fetched there for all servers.
+    Response {
+        was_stored: bool,
+        /// The purges that it takes into account, if purges are shared.
+        applied: Option<PositionDigest>,
+    },
+    /// The server that was asked is the one that asks.
+    Own,
+    /// The server that asks has to request the response from the origin.
+    Declined,
+}
+
+impl OwnerReply {
+    fn text(&self) -> String {
+        match self {
+            OwnerReply::Own => "own".to_owned(),
+            OwnerReply::Declined => "declined".to_owned(),
+            OwnerReply::Response { was_stored, applied } => {
+                let how = if *was_stored { "stored" } else { "fetched" };
+                match applied {
+                    None => how.to_owned(),
+                    Some(PositionDigest { log, number, mark }) => {
+                        format!("{how} {log:x} {number:x} {mark:x}")
+                    }
+                }
+            }
+        }
+    }
+
+    /// The value of the field, in the response to a request.
+    pub(crate) fn encode(&self, ask: &AskMarker, secret: &FleetSecret) -> String {
+        let text = self.text();
+        let code = secret.sign([&ask.text(), &text]);
+        format!("{text} {code}")
+    }
+
+    /// Reads the value of the field; `None` unless a server that knows the secret has written it
+    /// for this request.
+    pub(crate) fn decode(
+        value: &[u8],
+        ask: &AskMarker,
+        secret: &FleetSecret,
+    ) -> Option<OwnerReply> {
+        let (text, code) = std::str::from_utf8(value).ok()?.rsplit_once(' ')?;
+        if !secret.verifies([&ask.text(), text], code) {
+            return None;
+        }
+        let mut words = text.split(' ');
+        let was_stored = match words.next()? {
+            "own" => return Some(OwnerReply::Own),
+            "stored" => true,
+            "fetched" => false,
+            _ => return Some(OwnerReply::Declined),
+        };
+        let mut number = || u64::from_str_radix(words.next()?, 16).ok();
+        let applied = match (number(), number(), number()) {
+            (Some(log), Some(number), Some(mark)) => Some(PositionDigest { log, number, mark }),
+            _ => None,
+        };
+        Some(OwnerReply::Response { was_stored, applied })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(text: &str) -> FleetSecret {
+        FleetSecret::new(text.as_bytes()).unwrap()
+    }
+
+    fn ask() -> AskMarker {
+        let key = key_digest(b"http://a/\0route");
+        AskMarker { process: 7, nonce: u64::MAX, scheme: Scheme::Https, key }
+    }
+
+    #[test]
+    fn a_request_is_recognised_by_its_secret() {
+        let (ours, other) = (secret("ours"), secret("other"));
+        let value = ask().encode(&ours);
+        assert_eq!(AskMarker::decode(value.as_bytes(), &ours), Some(ask()));
+        assert_eq!(AskMarker::decode(value.as_bytes(), &other), None);
+        assert_ne!(value, AskMarker { nonce: 1, ..ask() }.encode(&ours));
+    }
+
+    #[test]
+    fn a_changed_marker_is_none() {
+        let ours = secret("ours");
+        let value = ask().encode(&ours);
+        for at in 0..value.len() {
+            let mut changed = value.clone().into_bytes();
+            changed[at] ^= 1;
+            assert_eq!(AskMarker::decode(&changed, &ours), None, "byte {at}");
+        }
+        for odd in [&b""[..], b"\xff", &value.as_bytes()[1..], &value.as_bytes()[..90]] {
+            assert_eq!(AskMarker::decode(odd, &ours), None);
+        }
+        let spelled = value.to_uppercase();
+        assert_eq!(AskMarker::decode(spelled.as_bytes(), &ours), None);
+        let multibyte = "é".repeat(60);
+        assert_eq!(AskMarker::decode(multibyte.as_bytes(), &ours), None);
+    }
+
+    #[test]
+    fn a_reply_belongs_to_one_request() {
+        let ours = secret("ours");
+        let applied = Some(PositionDigest { log: 1, number: u64::MAX, mark: 0 });
+        for reply in [
+            OwnerReply::Own,
+            OwnerReply::Declined,
+            OwnerReply::Response { was_stored: true, applied },
+            OwnerReply::Response { was_stored: false, applied: None },
+        ] {
+            let value = reply.encode(&ask(), &ours);
+            assert_eq!(OwnerReply::decode(value.as_bytes(), &ask(), &ours), Some(reply));
+            let other = AskMarker { nonce: 1, ..ask() };
+            assert_eq!(OwnerReply::decode(value.as_bytes(), &other, &ours), None);
+            assert_eq!(OwnerReply::decode(value.as_bytes(), &ask(), &secret("other")), None);
+        }
+        assert_eq!(OwnerReply::decode(b"stored", &ask(), &ours), None);
+    }
+}
