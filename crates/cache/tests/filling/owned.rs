@@ -33,6 +33,7 @@ thread_local! {
     static ROUTES: RefCell<HashMap<&'static str, Rc<Route>>> = RefCell::default();
     /// Requests to owners wait for it, if there is one.
     static GATE: RefCell<Option<Rc<Notify>>> = const { RefCell::new(None) };
+    static WAITING: Cell<usize> = const { Cell::new(0) };
     static IS_OWN: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -76,6 +77,7 @@ impl Owner {
     async fn exchange(&self, request: &mut Request) -> HandlerResult {
         let gate = GATE.with_borrow(Clone::clone);
         if let Some(gate) = gate {
+            WAITING.set(WAITING.get() + 1);
             gate.notified().await;
         }
         let mut received = Request::made_up(
@@ -279,7 +281,9 @@ fn servers_that_ask_each_other_do_not_wait_for_each_other() {
         let gate = Rc::new(Notify::new());
         GATE.set(Some(gate.clone()));
         let (one, other) = (get(&a.route, "/").await, get(&b.route, "/").await);
-        tokio::task::yield_now().await;
+        while WAITING.get() < 2 {
+            tokio::task::yield_now().await;
+        }
         gate.notify_waiters();
         a.origin.next_call().await.respond(response_with(200, &[KEPT], "of a"));
         b.origin.next_call().await.respond(response_with(200, &[KEPT], "of b"));
