@@ -2,9 +2,10 @@
 //!
 //! On a miss a server requests the response from the owner of its key before it requests it from
 //! the origin. Promises that an owner never requests from another owner, so that there is no loop;
-//! that only a server that knows the secret is treated as one; that only responses which may be shared
-//! are passed on; and that no request fails because of an owner. Which server owns a key is decided
-//! by `upstream`, through [`plugin::KeyOwners`]; `fill::ask_owner` asks, `filter::miss` answers.
+//! that only a server that knows the secret is treated as one; that only responses which may be
+//! shared are passed on; and that no request fails because of an owner. Which server owns a key is
+//! decided by `upstream`, through [`plugin::KeyOwners`]; `fill::ask_owner` asks, `filter::miss`
+//! answers.
 
 mod marker;
 

@@ -301,10 +301,11 @@ impl Route {
 
     /// Runs a request through filters and handler, a gRPC call until its deadline.
     pub async fn run(self: &Rc<Self>, request: &mut Request) -> HandlerResult {
+        let first = self.first_stage(request);
         let Some(span) = request.notes.grpc.as_ref().and_then(|call| call.remaining()) else {
-            return self.run_from(self.first_stage(request), request).await;
+            return self.run_from(first, request).await;
         };
-        let outcome = Box::pin(net::timer::within(span, self.run_from(0, request))).await;
+        let outcome = Box::pin(net::timer::within(span, self.run_from(first, request))).await;
         // No filter has seen the end of the call.
         outcome.unwrap_or_else(|| Err(self.on_early_fault(request, Fault::deadline())))
     }

@@ -49,7 +49,7 @@ fn asked(server: &Tidegate, result: &str) -> f64 {
 }
 
 /// A server in a fleet with one other member, which is not a server of ours.
-fn beside(origin: &Origin, other: String, within: &str) -> Tidegate {
+fn with_another(origin: &Origin, other: String, within: &str) -> Tidegate {
     let port = free_port();
     let fleet = [addresses(&[port]), vec![other]].concat();
     node(origin, port, &fleet, &owners(within))
@@ -98,7 +98,7 @@ fn three_servers_make_one_request_for_each_page() {
 #[test]
 fn the_origin_answers_for_an_owner_that_is_not_there() {
     let origin = Origin::counting(KEPT);
-    let server = beside(&origin, format!("127.0.0.1:{}", free_port()), "1m");
+    let server = with_another(&origin, format!("127.0.0.1:{}", free_port()), "1m");
     origin_serves_all(&server, &origin);
     assert!(asked(&server, "failed") > 0.0);
 }
@@ -111,7 +111,7 @@ fn the_origin_answers_for_an_owner_that_hangs() {
         peer.read_head();
         gate.wait();
     });
-    let server = beside(&origin, hanging.address().to_string(), "20ms");
+    let server = with_another(&origin, hanging.address().to_string(), "20ms");
     origin_serves_all(&server, &origin);
     assert!(asked(&server, "timeout") > 0.0);
     opener.open();
@@ -124,7 +124,7 @@ fn the_origin_answers_for_an_owner_without_the_secret() {
         "HTTP/1.1 200 OK\r\ncache-control: max-age=600\r\n\
          tidegate-owner: stored 00000000000000000000000000000000\r\ncontent-length: 5\r\n\r\na lie",
     );
-    let server = beside(&origin, lying.address().to_string(), "1m");
+    let server = with_another(&origin, lying.address().to_string(), "1m");
     origin_serves_all(&server, &origin);
     assert!(asked(&server, "failed") > 0.0);
 }

@@ -243,11 +243,7 @@ impl Simulation {
                 self.asked(owner, &noted, (node, life, key, epoch));
             }
             Event::Fetched { node, life, key, version, epoch } => {
-                let is_running = self.is_running(node, life);
-                let node = &mut self.nodes[node];
-                if is_running && node.epochs.get(&key).copied().unwrap_or_default() == epoch {
-                    node.cache.insert(key, version);
-                }
+                self.fetched((node, life, key, epoch), version);
             }
             Event::Poll { node, life, poll }
                 if self.is_running(node, life) && self.nodes[node].poll == poll =>
@@ -335,6 +331,14 @@ impl Simulation {
     fn fetch(&mut self, (node, life, key, epoch): (usize, u64, u64, u64)) {
         let version = self.origin.get(&key).copied().unwrap_or_default();
         self.after(1..100, Event::Fetched { node, life, key, version, epoch });
+    }
+
+    fn fetched(&mut self, (node, life, key, epoch): (usize, u64, u64, u64), version: u64) {
+        let is_running = self.is_running(node, life);
+        let node = &mut self.nodes[node];
+        if is_running && node.epochs.get(&key).copied().unwrap_or_default() == epoch {
+            node.cache.insert(key, version);
+        }
     }
 
     /// A server responds to another one as the owner of a key, or the origin does.

@@ -208,7 +208,7 @@ fn what_may_not_be_shared_comes_from_the_origin() {
         let (mut a, mut b) = fleet();
         let private = [("cache-control", "private"), ("set-cookie", "a=1")];
         let client = get(&a.route, "/").await;
-        b.origin.next_call().await.respond(response_with(200, &private, "of nobody"));
+        b.origin.next_call().await.respond(response_with(200, &private, "of another client"));
         a.origin.next_call().await.respond(response_with(200, &private, "of this client"));
         let got = done(client).await.unwrap();
         assert_eq!(got.field("set-cookie"), "a=1");

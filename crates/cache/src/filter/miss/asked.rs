@@ -196,7 +196,7 @@ impl MissHandler<'_> {
     }
 }
 
-/// A stored response as the origin sent it, but for its age and what was for one client alone.
+/// A stored response as the origin sent it, with its age, and without what was for one client.
 fn unchanged(stored: &StoredResponse, body: Body) -> Response {
     let mut headers = stored.head.headers();
     let hidden = stored.hidden.as_ref().map_or_else(Headers::new, |hidden| hidden.headers());
