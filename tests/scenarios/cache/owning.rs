@@ -32,6 +32,7 @@ routes:
     match: {{ path: "/{{*rest}}" }}
     filters: [{{ cache: {{ store: pages, {owners} }} }}]
     handler: {{ upstream: u }}
+  - {{ match: {{ path: "/of-the-fleet" }}, handler: {{ upstream: fleet }} }}
 "#
     )
 }
