@@ -5,6 +5,7 @@ mod changes;
 mod checks;
 mod discovering;
 mod ejection;
+mod owning;
 mod recovering;
 mod resets;
 mod retries;
