@@ -242,7 +242,7 @@ impl Follower {
 
     /// True if the fetch may be waiting for another server.
     pub(crate) fn asks_owner(&self) -> bool {
-        self.asks_owner
+        self.asks_owner && self.news.borrow().is_none()
     }
 
     /// Waits for the result; `None` if the fetch ended without one.
