@@ -293,11 +293,11 @@ fn step_object(span: &Span, request_began_us: u64, depth: usize) -> Json {
 }
 
 fn attributes(span: &Span) -> Json {
-    let value = |value: &AttributeValue| match value {
-        AttributeValue::Text(text) => json!(&**text),
+    let value = |value: AttributeValue<'_>| match value {
+        AttributeValue::Text(text) => Json::from(text),
         AttributeValue::Number(number) => json!(number),
     };
-    let pairs = span.attributes.iter().map(|(name, each)| ((*name).to_owned(), value(each)));
+    let pairs = span.attributes.iter().map(|(name, each)| (name.to_owned(), value(each)));
     Json::Object(pairs.collect::<Map<_, _>>())
 }
 
@@ -305,10 +305,10 @@ fn attributes(span: &Span) -> Json {
 mod tests {
     use super::*;
     use crate::testing::{FakeServer, text};
-    use message::{Recording, SpanKind, Trace};
+    use message::{Attributes, Recording, SpanKind, Trace};
     use wire::trace_context::TraceContext;
 
-    fn span(id: u8, parent: u8, times: (u64, u64), name: &str) -> Span {
+    fn span(id: u8, parent: u8, times: (u64, u64), name: &'static str) -> Span {
         Span {
             id: [id; 8],
             parent: Some([parent; 8]),
@@ -316,7 +316,7 @@ mod tests {
             kind: SpanKind::Internal,
             began_us: times.0,
             ended_us: times.1,
-            attributes: Vec::new(),
+            attributes: Attributes::default(),
             has_failed: false,
             is_step: id == 0,
         }

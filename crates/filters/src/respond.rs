@@ -160,6 +160,10 @@ impl Handler for RespondHandler {
         self.delay.is_none()
     }
 
+    fn reads_fields(&self) -> bool {
+        !self.varying.is_empty()
+    }
+
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         let Some(delay) = self.delay else { return Ok(self.response(request)).into() };
         MaybeFuture::of(async move {

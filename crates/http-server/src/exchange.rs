@@ -191,8 +191,9 @@ impl Exchange {
         if self.request.notes.grpc.is_some() {
             self.end_call(status);
         }
-        // The span of a traced request holds those of its steps, which are timed precisely.
-        let now_us = match self.instant && self.request.trace.is_none() {
+        // The span of a recorded request holds those of its steps, which are timed precisely.
+        let trace = self.request.trace.as_ref();
+        let now_us = match self.instant && !trace.is_some_and(|each| each.trace.is_recording()) {
             true => net::clock::recent_us(),
             false => net::clock::precise_us(),
         };

@@ -26,7 +26,7 @@ mod trusted_proxies;
 pub use access_log::{AccessLog, JSON_MEMBERS, StatsdLines, StreamEntry, statsd_gauge};
 pub use connection::{refuse, serve};
 pub use listener_snapshot::{ConnectionTimeouts, ListenerSnapshot, Service, close_longest_idle};
-pub use live_log::{LIVE_CLIENTS_MAX, LiveFilter, LiveLog, LiveWatch};
+pub use live_log::{LIVE_CLIENTS_MAX, LiveFilter, LiveLog, LiveQueue, LiveWatch};
 pub use proxy_protocol::ProxyProtocol;
 pub use secure::{ListenerTls, redirect as redirect_to_https};
 pub use tracer::{Tracer, TracerSettings};

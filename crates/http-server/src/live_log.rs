@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use message::{FinishedTrace, Request, TraceQueue};
+use message::{ExportQueue, FinishedTrace, Request};
 use plugin::Condition;
 
 /// The most clients that watch at the same time.
@@ -18,6 +18,9 @@ pub const LIVE_CLIENTS_MAX: usize = 8;
 const QUEUE: usize = 512;
 /// The most bytes of a text that a client sees, such as a path.
 pub(crate) const TEXT_BYTES_MAX: usize = 1024;
+
+/// The finished requests that wait for a client.
+pub type LiveQueue = ExportQueue<FinishedTrace>;
 
 /// The requests that a client watches: those that fulfil all of this.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +48,7 @@ impl LiveFilter {
 /// A client's filter, and the queue that workers fill.
 struct LiveClient {
     filter: LiveFilter,
-    queue: Arc<TraceQueue>,
+    queue: Arc<LiveQueue>,
 }
 
 /// The clients of the process that watch.
@@ -69,7 +72,7 @@ impl LiveLog {
         if clients.len() >= LIVE_CLIENTS_MAX {
             return None;
         }
-        let client = Arc::new(LiveClient { filter, queue: TraceQueue::new(QUEUE, QUEUE) });
+        let client = Arc::new(LiveClient { filter, queue: LiveQueue::new(QUEUE, QUEUE) });
         clients.push(client.clone());
         self.note_change(&clients);
         Some(LiveWatch { log: self.clone(), client })
@@ -94,7 +97,7 @@ pub struct LiveWatch {
 
 impl LiveWatch {
     /// The finished requests.
-    pub fn queue(&self) -> &TraceQueue {
+    pub fn queue(&self) -> &LiveQueue {
         &self.client.queue
     }
 }
@@ -132,7 +135,7 @@ impl LiveClients {
         request: &Request,
         status: u16,
         duration_us: u64,
-    ) -> Vec<Arc<TraceQueue>> {
+    ) -> Vec<Arc<LiveQueue>> {
         let matching = self
             .clients
             .iter()
@@ -142,7 +145,7 @@ impl LiveClients {
 }
 
 /// Passes a finished request to clients.
-pub(crate) fn push(queues: &[Arc<TraceQueue>], trace: &FinishedTrace) {
+pub(crate) fn push(queues: &[Arc<LiveQueue>], trace: &FinishedTrace) {
     for queue in queues {
         let mut trace = trace.clone();
         trace.truncate_texts(TEXT_BYTES_MAX);

@@ -9,14 +9,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use message::{
-    AttributeValue, FinishedTrace, Headers, Recording, Request, Span, SpanKind, Trace, TraceFields,
-    TraceQueue, new_span_id,
+    Attributes, FinishedTrace, Headers, Name, Recording, Request, Span, SpanKind, Trace,
+    TraceFields, TraceQueue, new_span_id,
 };
 use wire::Known;
 use wire::trace_context::{SpanId, TraceContext, TraceId, b3_decision};
 
 use crate::access_log::Masks;
-use crate::live_log::{self, LiveClients, LiveLog};
+use crate::live_log::{self, LiveClients, LiveLog, LiveQueue};
 
 /// What is traced.
 #[derive(Clone)]
@@ -132,8 +132,9 @@ impl Tracer {
         let call = request.notes.grpc.as_ref().and_then(|call| call.status());
         let has_failed = end.status >= 500 || call.is_some_and(|code| code.is_server_error());
         let settings = self.settings.as_ref();
-        let exporter =
-            settings.and_then(|settings| settings.exporter(trace, has_failed, end.duration_us));
+        let exporter = settings
+            .and_then(|settings| settings.exporter(trace, has_failed, end.duration_us))
+            .filter(|queue| queue.admits());
         let watching = match recording {
             Recording::Steps => self.watching(request, end),
             Recording::Spans | Recording::Off => Vec::new(),
@@ -142,20 +143,20 @@ impl Tracer {
             return;
         }
         let mut finished = trace.take();
-        finished.spans.push(self.request_span(trace, request, end, has_failed));
-        if !watching.is_empty() {
-            let mut watched = finished.clone();
-            add_connection_steps(&mut watched, request);
-            live_log::push(&watching, &watched);
-        }
+        let span = self.request_span(trace, request, end, has_failed);
         if let Some(queue) = exporter {
-            finished.spans.retain(|span| !span.is_step);
-            queue.push(finished);
+            let route = request.route.as_ref().map_or("", |route| &route.name);
+            queue.push(finished.export(&span, route));
+        }
+        if !watching.is_empty() {
+            add_connection_steps(&mut finished, request);
+            finished.spans.push(span);
+            live_log::push(&watching, &finished);
         }
     }
 
     /// The clients of the live log that a finished request is for.
-    fn watching(&self, request: &Request, end: &RequestEnd) -> Vec<Arc<TraceQueue>> {
+    fn watching(&self, request: &Request, end: &RequestEnd) -> Vec<Arc<LiveQueue>> {
         let mut clients = self.live_clients.borrow_mut();
         clients.update(&self.live);
         clients.queues(request, end.status, end.duration_us)
@@ -175,7 +176,7 @@ impl Tracer {
             kind: SpanKind::Server,
             began_us: request.began_us,
             ended_us: request.began_us + end.duration_us,
-            attributes: Vec::with_capacity(20),
+            attributes: Attributes::with_capacity(512),
             has_failed,
             is_step: false,
         };
@@ -192,7 +193,7 @@ impl Tracer {
     /// Adds the attributes of a server's span, by OpenTelemetry's semantic conventions of HTTP.
     fn describe(&self, span: &mut Span, request: &Request, status: u16) {
         span.set("http.request.method", request.method.as_bytes());
-        span.set("url.scheme", AttributeValue::fixed(request.scheme.as_str()));
+        span.set("url.scheme", request.scheme.as_str());
         span.set("url.path", request.target.received_path());
         if let Some(query) = request.target.query() {
             span.set("url.query", &*self.masks.masked(query));
@@ -201,7 +202,7 @@ impl Tracer {
         span.set("client.address", request.client_ip.to_string());
         let version = request.version.as_str();
         let version = version.strip_prefix("HTTP/").unwrap_or(version);
-        span.set("network.protocol.version", AttributeValue::fixed(version));
+        span.set("network.protocol.version", version);
         span.set("http.response.status_code", u64::from(status));
         if let Some(agent) = request.headers.get(Known::UserAgent) {
             span.set("user_agent.original", agent);
@@ -253,11 +254,11 @@ impl TracerSettings {
     }
 }
 
-/// Adds how the connection of a request began, before the request.
+/// Adds how the connection of a request began.
 fn add_connection_steps(trace: &mut FinishedTrace, request: &Request) {
     let facts = &request.facts;
     let parent = trace.context.span_id;
-    let mut add = |name: &str, began_us, ended_us, describe: &dyn Fn(&mut Span)| {
+    let mut add = |name: &'static str, began_us, ended_us, describe: &dyn Fn(&mut Span)| {
         let mut span = Span {
             id: SpanId::default(),
             parent: Some(parent),
@@ -265,13 +266,12 @@ fn add_connection_steps(trace: &mut FinishedTrace, request: &Request) {
             kind: SpanKind::Internal,
             began_us,
             ended_us,
-            attributes: Vec::new(),
+            attributes: Attributes::default(),
             has_failed: false,
             is_step: true,
         };
         describe(&mut span);
-        let last = trace.spans.len().saturating_sub(1);
-        trace.spans.insert(last, span);
+        trace.spans.push(span);
     };
     let accepted_us = facts.times.accepted_us;
     if accepted_us == 0 {
@@ -300,31 +300,33 @@ fn name(request: &Request) -> String {
         known => known.as_str(),
     };
     match &request.route {
-        Some(route) => format!("{method} {}", route.name),
+        Some(route) => [method, " ", &route.name].concat(),
         None => method.to_owned(),
     }
 }
 
+/// The value of a field that occurs once.
+fn only<'a>(headers: &'a Headers, name: impl Into<Name<'a>>) -> Option<&'a [u8]> {
+    let mut values = headers.get_all(name);
+    values.next().filter(|_| values.next().is_none())
+}
+
 /// The trace that a client continues here. Several fields of one name are none.
 fn incoming(headers: &Headers, fields: TraceFields) -> Option<Incoming> {
-    let only = |name: &'static str| {
-        let mut values = headers.get_all(name);
-        values.next().filter(|_| values.next().is_none())
-    };
     let w3c = || {
-        let context = TraceContext::parse_traceparent(only("traceparent")?)?;
+        let context = TraceContext::parse_traceparent(only(headers, Known::Traceparent)?)?;
         Some(Incoming { context, decision: Some(context.is_sampled()), is_w3c: true })
     };
     let b3 = || {
-        let (context, decision) = TraceContext::parse_b3(only("b3")?)?;
+        let (context, decision) = TraceContext::parse_b3(only(headers, "b3")?)?;
         Some(Incoming { context, decision, is_w3c: false })
     };
     let b3_multi = || {
-        let sampled = match only("x-b3-flags") {
+        let sampled = match only(headers, "x-b3-flags") {
             Some(b"1") => Some(&b"1"[..]),
-            _ => only("x-b3-sampled").filter(|text| b3_decision(text).is_some()),
+            _ => only(headers, "x-b3-sampled").filter(|text| b3_decision(text).is_some()),
         };
-        let (trace_id, span_id) = (only("x-b3-traceid")?, only("x-b3-spanid")?);
+        let (trace_id, span_id) = (only(headers, "x-b3-traceid")?, only(headers, "x-b3-spanid")?);
         let (context, decision) = TraceContext::from_b3(trace_id, span_id, sampled)?;
         Some(Incoming { context, decision, is_w3c: false })
     };

@@ -6,6 +6,8 @@
 //! could begin, that a trace holds a bounded number of spans, and that a span that ends after its
 //! request is not recorded.
 
+mod attributes;
+mod export;
 mod queue;
 
 use std::borrow::Cow;
@@ -18,6 +20,8 @@ use wire::trace_context::{SpanId, TraceContext};
 
 use crate::{HandlerResult, Headers};
 
+pub use attributes::{AttributeValue, Attributes};
+pub use export::ExportedTrace;
 pub use queue::{ExportQueue, TraceQueue};
 
 /// The most spans of one request; later ones are counted and not recorded.
@@ -74,64 +78,16 @@ pub enum SpanKind {
     Client,
 }
 
-/// A value of a span's attribute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AttributeValue {
-    Text(Cow<'static, str>),
-    Number(i64),
-}
-
-impl AttributeValue {
-    /// A text that is part of the program, which is not copied.
-    pub const fn fixed(text: &'static str) -> AttributeValue {
-        AttributeValue::Text(Cow::Borrowed(text))
-    }
-
-    /// Cuts a text at a character boundary so that it has at most this many bytes.
-    fn truncate(&mut self, bytes_max: usize) {
-        if let AttributeValue::Text(text) = self
-            && text.len() > bytes_max
-        {
-            let end = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-            *text = text[..end].to_owned().into();
-        }
-    }
-}
-
-impl From<&str> for AttributeValue {
-    fn from(text: &str) -> AttributeValue {
-        AttributeValue::from(text.to_owned())
-    }
-}
-
-impl From<String> for AttributeValue {
-    fn from(text: String) -> AttributeValue {
-        AttributeValue::Text(text.into())
-    }
-}
-
-impl From<&[u8]> for AttributeValue {
-    fn from(text: &[u8]) -> AttributeValue {
-        AttributeValue::from(String::from_utf8_lossy(text).into_owned())
-    }
-}
-
-impl From<u64> for AttributeValue {
-    fn from(number: u64) -> AttributeValue {
-        AttributeValue::Number(i64::try_from(number).unwrap_or(i64::MAX))
-    }
-}
-
 /// A part of a request with its times on the worker's clock.
 #[derive(Clone, Debug)]
 pub struct Span {
     pub id: SpanId,
     pub parent: Option<SpanId>,
-    pub name: Box<str>,
+    pub name: Cow<'static, str>,
     pub kind: SpanKind,
     pub began_us: u64,
     pub ended_us: u64,
-    pub attributes: Vec<(&'static str, AttributeValue)>,
+    pub attributes: Attributes,
     pub has_failed: bool,
     /// True for what is recorded for the live log only, such as a filter that responds at once.
     pub is_step: bool,
@@ -177,6 +133,12 @@ impl Trace {
         self.parent
     }
 
+    /// True while spans are recorded.
+    #[inline]
+    pub fn is_recording(&self) -> bool {
+        self.recording.get() != Recording::Off
+    }
+
     /// True if the request is traced, as the configuration says; false if it is only recorded for
     /// the live log.
     pub fn is_traced(&self) -> bool {
@@ -184,7 +146,7 @@ impl Trace {
     }
 
     fn add(&self, span: Span) {
-        if self.recording.get() == Recording::Off {
+        if !self.is_recording() {
             return;
         }
         let mut spans = self.spans.borrow_mut();
@@ -206,7 +168,7 @@ impl Trace {
             context: self.context,
             spans: self.spans.take(),
             dropped: self.dropped.get(),
-            clock_offset_us: clock::wall_us().saturating_sub(clock::precise_us()),
+            clock_offset_us: clock::wall_offset_us(),
         }
     }
 }
@@ -214,15 +176,14 @@ impl Trace {
 impl FinishedTrace {
     /// Cuts the texts of attributes so that each has at most this many bytes.
     pub fn truncate_texts(&mut self, bytes_max: usize) {
-        let attributes = self.spans.iter_mut().flat_map(|span| &mut span.attributes);
-        attributes.for_each(|(_, value)| value.truncate(bytes_max));
+        self.spans.iter_mut().for_each(|span| span.attributes.truncate_texts(bytes_max));
     }
 }
 
 impl RequestTrace {
     /// Begins a span of the request: the position moves into it. `None` if nothing is recorded.
     pub fn enter(&mut self, name: &'static str, kind: SpanKind) -> Option<OpenSpan> {
-        if self.trace.recording.get() == Recording::Off {
+        if !self.trace.is_recording() {
             return None;
         }
         let parent = std::mem::replace(&mut self.span, new_span_id());
@@ -235,7 +196,7 @@ impl RequestTrace {
                 kind,
                 began_us: clock::precise_us(),
                 ended_us: 0,
-                attributes: Vec::new(),
+                attributes: Attributes::default(),
                 has_failed: true,
                 is_step: false,
             },
@@ -248,7 +209,7 @@ impl RequestTrace {
     }
 
     /// Records a step that has ended, and began at this time. `describe` adds its attributes.
-    pub fn end_step(&self, name: &str, began_us: u64, describe: impl FnOnce(&mut Span)) {
+    pub fn end_step(&self, name: &'static str, began_us: u64, describe: impl FnOnce(&mut Span)) {
         if self.trace.recording.get() != Recording::Steps {
             return;
         }
@@ -259,7 +220,7 @@ impl RequestTrace {
             kind: SpanKind::Internal,
             began_us,
             ended_us: clock::precise_us(),
-            attributes: Vec::new(),
+            attributes: Attributes::default(),
             has_failed: false,
             is_step: true,
         };
@@ -294,14 +255,15 @@ pub struct OpenSpan {
 
 impl Span {
     /// Adds an attribute, by its name in OpenTelemetry's semantic conventions where it has one.
-    pub fn set(&mut self, name: &'static str, value: impl Into<AttributeValue>) {
-        self.attributes.push((name, value.into()));
+    #[inline]
+    pub fn set<'a>(&mut self, name: &str, value: impl Into<AttributeValue<'a>>) {
+        self.attributes.set(name, value);
     }
 }
 
 impl OpenSpan {
     /// As [`Span::set`].
-    pub fn set(&mut self, name: &'static str, value: impl Into<AttributeValue>) {
+    pub fn set<'a>(&mut self, name: &str, value: impl Into<AttributeValue<'a>>) {
         self.span.set(name, value);
     }
 
@@ -342,7 +304,7 @@ impl OpenSpan {
 
 impl Drop for OpenSpan {
     fn drop(&mut self) {
-        let blank = Span { attributes: Vec::new(), name: Box::default(), ..self.span };
+        let blank = Span { attributes: Attributes::default(), name: "".into(), ..self.span };
         let mut span = std::mem::replace(&mut self.span, blank);
         span.ended_us = clock::precise_us();
         self.trace.add(span);
@@ -379,7 +341,7 @@ mod tests {
         assert_eq!((&*inner.name, &*outer.name), ("inner", "outer"));
         assert_eq!((inner.parent, outer.parent), (Some(outer.id), Some([2; 8])));
         assert_eq!((inner.has_failed, outer.has_failed), (false, true));
-        assert_eq!(inner.attributes, [("n", AttributeValue::Number(7))]);
+        assert_eq!(inner.attributes.iter().collect::<Vec<_>>(), [("n", AttributeValue::Number(7))]);
     }
 
     #[test]
@@ -436,7 +398,8 @@ mod tests {
         trace.truncate_texts(7);
         let [step] = &trace.spans[..] else { panic!("{trace:?}") };
         assert!(step.is_step && step.began_us == began_us && step.parent == Some([2; 8]));
-        assert_eq!(step.attributes, [("text", AttributeValue::from("ééé"))]);
+        let attributes: Vec<_> = step.attributes.iter().collect();
+        assert_eq!(attributes, [("text", AttributeValue::from("ééé"))]);
     }
 
     #[test]
@@ -450,11 +413,8 @@ mod tests {
 
     #[test]
     fn a_full_queue_drops_and_counts() {
-        let queue = TraceQueue::new(2, 2);
-        for _ in 0..5 {
-            let trace = begun(Recording::Spans).trace;
-            queue.push(trace.take());
-        }
+        let queue = ExportQueue::new(2, 2);
+        (0..5).for_each(|number| queue.push(number));
         assert!(!queue.admits());
         assert_eq!((queue.len(), queue.take_dropped(), queue.take_dropped()), (2, 4, 0));
         net::worker::block_on_local(queue.batch());

@@ -46,6 +46,8 @@ struct Reading {
     ms: Cell<u64>,
     us: Cell<u64>,
     wall_secs: Cell<u64>,
+    /// The time of day minus `us`.
+    wall_offset_us: Cell<u64>,
     /// Reads until the next refresh; zero before the first reading.
     reads_left: Cell<u8>,
     /// Reads of [`recent_us`] until the next refresh.
@@ -65,6 +67,7 @@ thread_local! {
             ms: Cell::new(0),
             us: Cell::new(0),
             wall_secs: Cell::new(0),
+            wall_offset_us: Cell::new(0),
             reads_left: Cell::new(0),
             end_reads_left: Cell::new(0),
             refreshed_by_loop: Cell::new(false),
@@ -111,7 +114,9 @@ impl Reading {
     #[cold]
     fn refresh(&self) {
         self.refresh_time();
-        self.wall_secs.set(wall_now().as_secs());
+        let wall = wall_now();
+        self.wall_secs.set(wall.as_secs());
+        self.wall_offset_us.set(whole_us(wall).saturating_sub(self.us.get()));
         self.reads_left.set(if self.refreshed_by_loop.get() { READS_MAX } else { 0 });
     }
 
@@ -163,7 +168,11 @@ pub fn precise_us() -> u64 {
     if let Some(us) = manual_us() {
         return us;
     }
-    u64::try_from(origin().elapsed().as_micros()).unwrap_or(u64::MAX)
+    whole_us(origin().elapsed())
+}
+
+fn whole_us(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Returns [`precise_us`], at most one turn or sixteen reads old: the end time of a step that is
@@ -181,7 +190,12 @@ pub fn recent_us() -> u64 {
 
 /// Microseconds since 1970, read now.
 pub fn wall_us() -> u64 {
-    u64::try_from(wall_now().as_micros()).unwrap_or(u64::MAX)
+    whole_us(wall_now())
+}
+
+/// Returns the time of day minus the worker's clock, in microseconds, at this loop turn.
+pub fn wall_offset_us() -> u64 {
+    cached(|reading| reading.wall_offset_us.get())
 }
 
 /// Returns seconds since 1970 at this loop turn: for the Date field and logs.

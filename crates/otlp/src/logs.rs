@@ -188,7 +188,7 @@ impl Sender {
             return None;
         }
         let items = log_records.len() as u64;
-        let scope_logs = vec![ScopeLogs { scope: Scope::own(), log_records }];
+        let scope_logs = vec![ScopeLogs { scope: Some(Scope::own()), log_records }];
         let resource = Some(self.resource.clone());
         let request =
             ExportLogsServiceRequest { resource_logs: vec![ResourceLogs { resource, scope_logs }] };

@@ -108,7 +108,7 @@ impl Sender {
         let text = text().await;
         let times = Times { start_ns: self.started_ms * 1_000_000, now_ns: now_ms() * 1_000_000 };
         let (metrics, items) = metrics(&text, times, self.telemetry.exemplars());
-        let scope_metrics = vec![ScopeMetrics { scope: Scope::own(), metrics }];
+        let scope_metrics = vec![ScopeMetrics { scope: Some(Scope::own()), metrics }];
         let resource = Some(self.resource.clone());
         let request = ExportMetricsServiceRequest {
             resource_metrics: vec![ResourceMetrics { resource, scope_metrics }],

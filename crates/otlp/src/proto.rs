@@ -3,12 +3,12 @@
 
 pub(crate) mod logs;
 pub(crate) mod metrics;
+#[cfg(test)]
 pub(crate) mod traces;
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use message::AttributeValue;
 use prost::Message;
 
 #[derive(Clone, PartialEq, Message)]
@@ -75,15 +75,6 @@ impl From<Value> for AnyValue {
     }
 }
 
-impl From<AttributeValue> for Value {
-    fn from(value: AttributeValue) -> Value {
-        match value {
-            AttributeValue::Text(text) => Value::text(text),
-            AttributeValue::Number(number) => Value::Number(number),
-        }
-    }
-}
-
 impl Value {
     pub(crate) fn text(text: impl Into<Cow<'static, str>>) -> Value {
         Value::Text(bytes(text))
@@ -119,8 +110,8 @@ impl Resource {
 
 impl Scope {
     /// The scope of everything that this server records.
-    pub(crate) fn own() -> Option<Scope> {
+    pub(crate) fn own() -> Scope {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Some(Scope { name: "tidegate".to_owned(), version })
+        Scope { name: "tidegate".to_owned(), version }
     }
 }

@@ -228,6 +228,12 @@ pub trait Handler {
         false
     }
 
+    /// False if [`Handler::handle`] reads no field of the request. Then `traceparent` is not set for
+    /// it, which would cost more than a response that is fixed.
+    fn reads_fields(&self) -> bool {
+        true
+    }
+
     /// Responds to the request.
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult>;
 
@@ -261,6 +267,8 @@ pub struct Route {
     instant: bool,
     /// The middleware that requests of other servers may come to directly.
     entrance: Option<usize>,
+    /// The handler or a filter may read the position in the trace from the request's fields.
+    passes_trace: bool,
 }
 
 impl Route {
@@ -278,10 +286,11 @@ impl Route {
     /// A route with its own way to log requests, if `info` has one.
     pub fn from_info(info: RouteInfo, stages: Vec<Stage>, handler: Rc<dyn Handler>) -> Route {
         let instant = is_instant(&stages, &*handler);
+        let passes_trace = !stages.is_empty() || handler.reads_fields();
         let has_entrance =
             |stage: &Stage| matches!(stage, Stage::Middleware(one) if one.has_entrance());
         let entrance = stages.iter().position(has_entrance);
-        Route { info: Rc::new(info), stages, handler, instant, entrance }
+        Route { info: Rc::new(info), stages, handler, instant, entrance, passes_trace }
     }
 
     /// The first stage for a request.
@@ -336,7 +345,9 @@ impl Route {
                 }
                 None => {
                     let span = enter_span(request, self.handler.name());
-                    if let Some(trace) = &request.trace {
+                    if let Some(trace) = &request.trace
+                        && self.passes_trace
+                    {
                         trace.propagate(&mut request.headers);
                     }
                     let outcome = resolve!(self.handler.handle(request));

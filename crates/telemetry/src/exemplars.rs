@@ -38,7 +38,11 @@ impl Exemplars {
     pub fn record(&self, route: &str, exemplar: Exemplar) {
         let route = cut(route, LABEL_BYTES);
         let mut routes = self.routes();
-        if routes.len() >= SERIES_PER_FAMILY && !routes.contains_key(route) {
+        if let Some(buckets) = routes.get_mut(route) {
+            buckets[bucket(exemplar.value_us)] = Some(exemplar);
+            return;
+        }
+        if routes.len() >= SERIES_PER_FAMILY {
             let latest = |buckets: &BucketExemplars| {
                 buckets.iter().flatten().map(|exemplar| exemplar.unix_ms).max()
             };
@@ -47,8 +51,9 @@ impl Exemplars {
                 routes.remove(&oldest);
             }
         }
-        let buckets = routes.entry(route.to_owned()).or_insert_with(|| Box::new([None; BUCKETS]));
+        let mut buckets = Box::new([None; BUCKETS]);
         buckets[bucket(exemplar.value_us)] = Some(exemplar);
+        routes.insert(route.to_owned(), buckets);
     }
 
     /// The examples of a route, if there are any.

@@ -3,15 +3,15 @@
 //! lines.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 use tokio::sync::Notify;
 
-use super::FinishedTrace;
+use super::ExportedTrace;
 
-/// The queue of finished traces.
-pub type TraceQueue = ExportQueue<FinishedTrace>;
+/// The queue of the exporter.
+pub type TraceQueue = ExportQueue<ExportedTrace>;
 
 /// A queue that never blocks a worker: an item that finds it full is dropped and counted.
 pub struct ExportQueue<T> {
@@ -19,6 +19,8 @@ pub struct ExportQueue<T> {
     /// The number of items that wakes the exporter before its interval is over.
     batch: usize,
     full: Notify,
+    /// True while the exporter waits for a batch.
+    is_awaited: AtomicBool,
     dropped: AtomicU64,
 }
 
@@ -28,6 +30,7 @@ impl<T> ExportQueue<T> {
             items: ArrayQueue::new(capacity.max(1)),
             batch,
             full: Notify::new(),
+            is_awaited: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
         })
     }
@@ -50,8 +53,11 @@ impl<T> ExportQueue<T> {
         if self.items.push(item).is_err() {
             self.refuse();
         }
-        // One of the items makes a batch; waking for each of them would cost a system call each.
-        if self.items.len() == self.batch {
+        // Waking for each item would cost a system call each.
+        if self.has_batch()
+            && self.is_awaited.load(Ordering::SeqCst)
+            && self.is_awaited.swap(false, Ordering::SeqCst)
+        {
             self.full.notify_one();
         }
     }
@@ -70,9 +76,21 @@ impl<T> ExportQueue<T> {
 
     /// Returns once there is a batch.
     pub async fn batch(&self) {
-        if self.items.len() < self.batch {
+        loop {
+            // Before the items are counted: the one that completes the batch sees it.
+            self.is_awaited.store(true, Ordering::SeqCst);
+            if self.has_batch() {
+                break;
+            }
+            // May return at once, for an earlier batch: then the items are counted again.
             self.full.notified().await;
         }
+        self.is_awaited.store(false, Ordering::SeqCst);
+    }
+
+    /// True if so many items wait that they make a batch.
+    pub fn has_batch(&self) -> bool {
+        self.items.len() >= self.batch
     }
 
     /// The number of items dropped since the last call.

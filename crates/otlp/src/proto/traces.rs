@@ -1,6 +1,5 @@
-//! The messages of opentelemetry/proto/trace/v1.
+//! The messages of opentelemetry/proto/trace/v1, by which tests read what is exported.
 
-use message::{FinishedTrace, SpanKind};
 use prost::Message;
 
 use super::{KeyValue, Resource, Scope};
@@ -53,32 +52,4 @@ pub(crate) struct Span {
 pub(crate) struct Status {
     #[prost(int32, tag = "3")]
     pub(crate) code: i32,
-}
-
-/// The code of a failed span's status.
-const STATUS_ERROR: i32 = 2;
-
-/// The spans of a trace as messages.
-pub(crate) fn spans(trace: FinishedTrace) -> impl Iterator<Item = Span> {
-    let FinishedTrace { context, spans, clock_offset_us, .. } = trace;
-    let unix_ns = move |us: u64| (us + clock_offset_us) * 1000;
-    spans.into_iter().map(move |span| Span {
-        trace_id: context.trace_id.to_vec(),
-        span_id: span.id.to_vec(),
-        parent_span_id: span.parent.map(Vec::from).unwrap_or_default(),
-        name: span.name.into(),
-        kind: match span.kind {
-            SpanKind::Internal => 1,
-            SpanKind::Server => 2,
-            SpanKind::Client => 3,
-        },
-        start_time_unix_nano: unix_ns(span.began_us),
-        end_time_unix_nano: unix_ns(span.ended_us.max(span.began_us)),
-        attributes: span
-            .attributes
-            .into_iter()
-            .map(|(name, value)| KeyValue::new(name, value))
-            .collect(),
-        status: span.has_failed.then_some(Status { code: STATUS_ERROR }),
-    })
 }

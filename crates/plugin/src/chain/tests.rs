@@ -81,7 +81,7 @@ fn recorded(recording: message::Recording) -> Vec<String> {
     let route = Rc::new(route(stages, Rc::new(Failing)));
     let _ = net::worker::block_on_local(route.run(&mut request));
     let spans = position.trace.take().spans;
-    spans.into_iter().map(|span| span.name.into_string()).collect()
+    spans.into_iter().map(|span| span.name.into_owned()).collect()
 }
 
 #[test]
