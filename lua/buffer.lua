@@ -77,40 +77,38 @@ return function()
     end
   end
 
-  -- Reads a line that ends within the first piece, where most do; nil if it does not.
-  local function read_within_first(self, want)
-    local first, offset = self.first, self.offset
-    local piece = self[first]
-    if not piece then return nil end
-    local _, stop = find_text(piece, want, offset + 1, true)
-    if not stop then return nil end
-    local left = self.bytes - (stop - offset)
-    self.bytes = left
-    if stop < #piece then
-      self.offset = stop
-    elseif left == 0 then
-      self:clear()
-    else
-      self[first], self.first, self.offset = nil, first + 1, 0
-    end
-    if offset == 0 and stop == #piece then return piece, left end
-    return cut_text(piece, offset + 1, stop), left
-  end
-
   --- `read(n | delimiter)` → string or nil, bytes left
   function Buffer:read(want)
-    if math_type(want) == "integer" then
-      if want <= 0 then return "", self.bytes end
-      if want > self.bytes then return nil, self.bytes end
-      return take(self, want), self.bytes
+    -- The delimiter of the last read needs no check.
+    if want ~= self.delimiter then
+      if math_type(want) == "integer" then
+        if want <= 0 then return "", self.bytes end
+        if want > self.bytes then return nil, self.bytes end
+        return take(self, want), self.bytes
+      end
+      if type(want) ~= "string" or want == "" then
+        error("bad argument #1 to 'read' (a count or a delimiter expected)", 2)
+      end
+      self.delimiter = want
     end
-    if type(want) ~= "string" or want == "" then
-      error("bad argument #1 to 'read' (a count or a delimiter expected)", 2)
-    end
-    -- Otherwise a read has searched these bytes already.
-    if self.wanted == nil then
-      local data, left = read_within_first(self, want)
-      if data then return data, left end
+    -- Most lines end within the first piece. If `wanted` is set, a read has searched it already.
+    local first = self.first
+    local piece = self[first]
+    if piece and not self.wanted then
+      local offset = self.offset
+      local _, stop = find_text(piece, want, offset + 1, true)
+      if stop then
+        local left = self.bytes - (stop - offset)
+        self.bytes = left
+        if stop < #piece then
+          self.offset = stop
+        elseif left == 0 then
+          self:clear()
+        else
+          self[first], self.first, self.offset = nil, first + 1, 0
+        end
+        return cut_text(piece, offset + 1, stop), left
+      end
     end
     local count = find(self, want)
     if not count then return nil, self.bytes end
@@ -143,6 +141,7 @@ return function()
   --- `new()` → buffer
   function Buffer.new()
     local empty = { first = 1, last = 0, offset = 0, bytes = 0, scanned = 0, tail = "" }
+    empty.delimiter = empty -- none yet
     return setmetatable(empty, Buffer)
   end
 
