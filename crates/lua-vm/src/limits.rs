@@ -5,6 +5,10 @@
 /// Ended coroutines that are pooled for reuse.
 pub(crate) const SPARE_COROUTINES: usize = 1024;
 
+/// Values that the stack of a new coroutine has room for before it grows: with what Lua adds, 640
+/// bytes, which is a size of block of the allocator.
+pub(crate) const STACK_VALUES: i32 = 34;
+
 /// Log lines each second about errors of scripts; the next line says how many were left out.
 pub(crate) const ERROR_LINES_PER_SECOND: u32 = 10;
 

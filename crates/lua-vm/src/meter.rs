@@ -204,8 +204,14 @@ unsafe extern "C" fn allocate_metered(
             return std::ptr::null_mut();
         }
     }
-    // SAFETY: the arguments are passed on unchanged.
-    let given = unsafe { (meter.allocate)(meter.data, block, old, new) };
+    // SAFETY: the arguments are passed on unchanged, or those of a block that Lua shrinks.
+    let given = unsafe {
+        if 0 < new && new < before && before < METER_LARGE_BYTES {
+            shrink(meter, block, before, new)
+        } else {
+            (meter.allocate)(meter.data, block, old, new)
+        }
+    };
     if given.is_null() && new > 0 {
         return given;
     }
@@ -215,4 +221,23 @@ unsafe extern "C" fn allocate_metered(
         meter.large.set((meter.large.get() + large(new)).saturating_sub(large(before)));
     }
     given
+}
+
+/// Moves a small block to a smaller one: the process's allocator leaves it where it is unless half
+/// of it is unused. Lua shrinks what it will hold for long, such as code and the stacks of threads.
+///
+/// # Safety
+/// The block has `before` bytes, more than `new`, and is not used afterwards unless null is
+/// returned.
+#[cold]
+unsafe fn shrink(meter: &MeterState, block: *mut c_void, before: usize, new: usize) -> *mut c_void {
+    // SAFETY: promised by the caller; the new block does not overlap.
+    unsafe {
+        let smaller = (meter.allocate)(meter.data, std::ptr::null_mut(), 0, new);
+        if !smaller.is_null() {
+            smaller.copy_from_nonoverlapping(block, new);
+            (meter.allocate)(meter.data, block, before, 0);
+        }
+        smaller
+    }
 }

@@ -10,6 +10,7 @@ use std::ffi::c_int;
 use mlua::ffi;
 use mlua::{Lua, MultiValue};
 
+use crate::blocks::Blocks;
 use crate::ids::{CallId, TaskId};
 use crate::limits::SPARE_COROUTINES;
 use crate::stack::LuaState;
@@ -86,7 +87,7 @@ pub(crate) struct Task {
 const NONE: u32 = u32::MAX;
 
 pub(crate) struct TaskTable {
-    slots: Vec<Task>,
+    slots: Blocks<Task>,
     /// Indexes of spare threads, the last used last.
     spare: Vec<u32>,
     /// Indexes without a thread.
@@ -98,7 +99,7 @@ pub(crate) struct TaskTable {
 impl TaskTable {
     pub(crate) fn new() -> TaskTable {
         TaskTable {
-            slots: Vec::new(),
+            slots: Blocks::default(),
             spare: Vec::new(),
             vacant: Vec::new(),
             ready: VecDeque::new(),

@@ -12,6 +12,7 @@ use std::ffi::c_int;
 use std::task::Waker;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::blocks::Blocks;
 use crate::ids::{StreamHandle, TaskId};
 
 /// The action of a timer that is due.
@@ -57,7 +58,7 @@ struct TimerSlot {
 struct TimerHeap {
     /// Deadline, order of setting, place.
     entries: BinaryHeap<Reverse<(u64, u64, TimerId)>>,
-    slots: Vec<TimerSlot>,
+    slots: Blocks<TimerSlot>,
     vacant: Vec<u32>,
     set: u64,
     cancelled: usize,

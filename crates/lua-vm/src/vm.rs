@@ -26,6 +26,7 @@ use mlua::{Function, IntoLuaMulti, Lua, Result, ffi};
 use crate::calls::call::CallTable;
 use crate::guard::Guard;
 use crate::ids::TaskId;
+use crate::limits::STACK_VALUES;
 use crate::meter::Meter;
 use crate::profile;
 use crate::stack::LuaState;
@@ -234,6 +235,10 @@ impl Vm {
         // it. No borrow is held: making a thread may run the collector.
         let (thread, anchor) = unsafe {
             let thread = ffi::lua_newthread(self.main);
+            // The stack of a new thread has 720 bytes, that of a closed one 416, which is too small
+            // for a function that waits.
+            ffi::lua_closethread(thread, self.main);
+            ffi::lua_checkstack(thread, STACK_VALUES);
             (thread, ffi::luaL_ref(self.main, ffi::LUA_REGISTRYINDEX))
         };
         self.tasks.borrow_mut().adopt(thread, anchor)
