@@ -96,5 +96,9 @@ def p99_at_rate(tidegate, server, path, connections, rate, seconds):
     with open(os.path.join(out, "data.json"), encoding="utf-8") as file:
         [record] = json.load(file)["records"]
     if record["errors"]:
-        raise Failed(f"{server.name}: {record['errors']} requests failed at {rate}/s")
+        kinds = ", ".join(f"{kind} {count}" for kind, count in record["errors_by_kind"].items())
+        raise Failed(
+            f"{server.name}: {record['errors']} requests failed at {rate}/s: {kinds}\n"
+            f"{server.said()}"
+        )
     return record["latency_ms"]["p99"] * 1000

@@ -4,8 +4,8 @@
 //! Promises that status, length and framing of every response are checked; that a wrong response is
 //! an error and not a request; that latency counts from the time a request was due, not from when
 //! it could be sent; and that a run ends within warm-up + duration + time-out (twice that for
-//! connecting) whatever the server does. Never allocates for a request, and never opens more
-//! connections than planned.
+//! connecting) + a fifth of a second whatever the server does. Never allocates for a request, and
+//! never opens more connections than planned.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -255,8 +255,8 @@ pub struct LoadOutcome {
     pub client_cpu: Duration,
     /// Connections that were opened again because the server announced their end.
     pub reconnects: u64,
-    /// Open loop: requests that were due while it was measured and found no free connection. Not
-    /// 0: the rate was not reached, and the latencies say too little.
+    /// Open loop: requests that were due while it was measured and found no free connection until
+    /// shortly after its end. Not 0: the rate was not reached, and the latencies say too little.
     pub unsent: u64,
 }
 

@@ -10,6 +10,7 @@ use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
 use super::run_state::{RunState, nanoseconds};
+use super::schedule::TICK_NS;
 use super::worker::{Tally, Worker};
 use super::{
     LoadOutcome, LoadPlan, Mode, Moment, PIPELINE_MAX, STREAMS_MAX, Target, Traffic, system,
@@ -66,7 +67,8 @@ fn conduct(
     let broken = || state.is_stopped() || workers.iter().any(ScopedJoinHandle::is_finished);
     let ready = || state.ready.load(Ordering::Relaxed) == workers.len();
     state.wait_until(state.timeout_ns.saturating_mul(2), || ready() || broken());
-    let go_ns = state.now_ns();
+    // Every thread learns of it before it comes.
+    let go_ns = state.now_ns() + 2 * TICK_NS;
     state.go_ns.store(go_ns, Ordering::Relaxed);
     state.wait_until(go_ns + nanoseconds(plan.warm_up), broken);
     // What takes time in the calls is in neither or in both: they are made before each edge.

@@ -2,8 +2,8 @@
 //!
 //! Owns its connections, its timer, the send times and the counts. Promises one read and one write
 //! for a small response and its request, one clock read for both, no allocation once the
-//! connections are open, and that no request is sent after the end. Writes no memory that other
-//! threads use.
+//! connections are open, that no request is due after the end, and that none is sent later than
+//! [`LATE_SEND_NS`] after it. Writes no memory that other threads use.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
@@ -21,6 +21,9 @@ use crate::epoll::{Epoll, Event};
 
 /// The pause after a connection could not be opened.
 const RETRY_NS: u64 = 10_000_000;
+/// How long after the end an open loop sends requests that were due before it. A thread that was
+/// not running at the end sends them late, which their latency shows.
+const LATE_SEND_NS: u64 = 100_000_000;
 const READ_BYTES: usize = 64 * 1024;
 
 mod opening;
@@ -158,8 +161,21 @@ impl<'a> Worker<'a> {
         self.now_ns >= self.state.end_ns()
     }
 
+    /// True if an open loop still sends requests that were due before the end.
+    fn sends_late(&self) -> bool {
+        let Some(schedule) = &self.schedule else { return false };
+        let (go_ns, end_ns) = (self.state.go_ns(), self.state.end_ns());
+        schedule.due_ns(go_ns) < end_ns && self.now_ns < end_ns.saturating_add(LATE_SEND_NS)
+    }
+
+    /// True if no further request is sent.
+    fn is_done(&self) -> bool {
+        self.is_at_end() && !self.sends_late()
+    }
+
     fn is_over(&self) -> bool {
-        self.is_at_end() && (self.asking == 0 || self.state.is_stopped())
+        let is_stopped = self.is_at_end() && self.state.is_stopped();
+        is_stopped || (self.is_done() && self.asking == 0)
     }
 
     fn finish(mut self) -> Tally {
@@ -175,7 +191,9 @@ impl<'a> Worker<'a> {
 
     /// Handles time-outs and retries, which have no event.
     fn tick(&mut self) {
-        let begins = !self.going && self.now_ns >= self.state.go_ns();
+        // An open loop has a timer for the first request: it begins on time.
+        let ahead_ns = if self.schedule.is_some() { TICK_NS } else { 0 };
+        let begins = !self.going && self.now_ns + ahead_ns >= self.state.go_ns();
         self.going |= begins;
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
@@ -197,7 +215,7 @@ impl<'a> Worker<'a> {
 
     /// Performs the next action of a connection.
     fn again(&mut self, index: usize) {
-        if self.is_at_end() {
+        if self.is_done() {
             return;
         }
         let closed = self.connections[index].stage != ConnectionStage::Idle;
@@ -402,17 +420,18 @@ impl<'a> Worker<'a> {
     /// Open loop: sends every request that is due, as far as there are free connections, and
     /// sets the timer for the next.
     fn send_what_is_due(&mut self) -> io::Result<()> {
-        let (go_ns, end_ns) = (self.state.go_ns(), self.state.end_ns());
+        let go_ns = self.state.go_ns();
         if !self.going {
             return Ok(());
         }
         loop {
+            let is_done = self.is_done();
             let Some(schedule) = &mut self.schedule else { return Ok(()) };
             let due_ns = schedule.due_ns(go_ns);
-            let waits = due_ns > self.now_ns || due_ns >= end_ns;
+            let waits = is_done || due_ns > self.now_ns;
             let Some(index) = (if waits { None } else { schedule.free.pop_front() }) else {
-                // Without a free connection the response is still in flight.
-                let next_ns = if waits { due_ns } else { u64::MAX };
+                // At the end, and without a free connection, responses are still in flight.
+                let next_ns = if waits && !is_done { due_ns } else { u64::MAX };
                 return schedule.arm(&self.timer, self.now_ns, next_ns);
             };
             self.connections[index].listed = false;

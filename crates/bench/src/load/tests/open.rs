@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use super::{Act, END, PONG, Scripted, load_with, plan, pong, until};
-use crate::load::{Errors, LoadOutcome, LoadPlan, Mode, Target, Traffic, run};
+use super::{Act, END, PATIENCE, PONG, Scripted, load_with, plan, pong, target, until};
+use crate::load::{Errors, LoadOutcome, LoadPlan, Mode, Moment, Target, Traffic, run, run_with};
 
 fn at_rate(rate: f64) -> LoadPlan {
     let mode = Mode::Open { rate };
@@ -86,6 +87,41 @@ fn a_rate_that_is_not_reached_is_reported() {
     assert_all_counted(&found, 1000.0, 2);
     // The last that was served had waited for most of the run.
     assert!(found.latency_ms(100.0) > 200.0, "{}", found.latency_ms(100.0));
+}
+
+/// The server stalls across the end of what is measured: the requests that were due in the stall
+/// are late, and sent.
+#[test]
+fn what_was_due_before_the_end_is_sent() {
+    let stall = Duration::from_millis(60);
+    let load = || {
+        let (stalls, stalled) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let (asked, begun) = (stalls.clone(), stalled.clone());
+        let server = Scripted::tcp(END, move |_| {
+            let stalls = asked.swap(false, Ordering::Relaxed);
+            begun.fetch_or(stalls, Ordering::Relaxed);
+            let stall = stalls.then_some(Act::Wait(stall));
+            stall.into_iter().chain([Act::Send(PONG.to_vec())]).collect()
+        });
+        let at = |moment: Moment| {
+            if moment == Moment::End {
+                stalls.store(true, Ordering::Relaxed);
+                let deadline = Instant::now() + PATIENCE;
+                while !stalled.load(Ordering::Relaxed) && Instant::now() < deadline {
+                    thread::yield_now();
+                }
+                thread::sleep(stall / 2);
+            }
+        };
+        let plan = LoadPlan { connections: 1, ..at_rate(200.0) };
+        run_with(&target(&server.address), &plan, at).unwrap()
+    };
+    // A busy machine may wake the generator too late.
+    let found = until(load, |found| found.unsent == 0);
+    assert_eq!(found.errors, Errors::default());
+    assert_all_counted(&found, 200.0, 1);
+    let late = later_than(&found, stall / 2);
+    assert!(late >= 5, "{late} late of {}", found.requests);
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl Worker<'_> {
     /// The connection is open: it can be used.
     pub(super) fn opened(&mut self, index: usize) {
         self.connections[index].stage = ConnectionStage::Idle;
-        if self.is_at_end() {
+        if self.is_done() {
         } else if self.schedule.is_some() {
             self.set_free(index);
         } else if self.going {
