@@ -225,7 +225,9 @@ endpoints! {
     GET "/v1/streams" [] Read Streams
         "Streams (layer 4): their upstreams and how many servers of these are healthy, their \
          connections and bytes.";
-    GET "/v1/workers" [] Read Workers "Workers and their counters.";
+    GET "/v1/workers" [] Read Workers
+        "Workers and their counters. `lua` has their Lua VMs, the memory these hold and may hold, \
+         and how many were replaced for holding more; `null` without Lua code.";
     GET "/v1/caches" [] Caches Caches "Every cache, with its contents in numbers and its counters.";
     GET "/v1/caches/{name}" [] Caches Cache "One cache.";
     GET "/v1/caches/{name}/entries" ["prefix", "after", "limit"] Caches CacheEntries

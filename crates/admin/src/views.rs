@@ -6,7 +6,7 @@ use message::Response;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use telemetry::families::{self, CLASSES};
-use telemetry::{CloseReason, Telemetry, Value, timestamp};
+use telemetry::{CloseReason, LuaMetrics, Telemetry, Value, timestamp};
 use upstream::DiscoveryStatus;
 
 pub(crate) fn status(status: &Status) -> Response {
@@ -256,8 +256,22 @@ pub(crate) fn workers(workers: &[WorkerStatus], telemetry: &Telemetry) -> Respon
                 "responses": answers,
                 "received_bytes": counted.bytes_received.get(),
                 "sent_bytes": counted.bytes_sent.get(),
+                "lua": lua(&counted.lua),
             })
         })
         .collect();
     json_response(200, &json!({ "workers": rows }))
+}
+
+/// The Lua VMs of a worker; `null` if it has none and had to replace none.
+fn lua(counted: &LuaMetrics) -> Option<Json> {
+    let (vms, replaced) = (counted.vms.get(), counted.replaced.get());
+    (vms > 0 || replaced > 0).then(|| {
+        json!({
+            "vms": vms,
+            "memory_bytes": counted.memory_bytes.get(),
+            "memory_limit_bytes": counted.memory_limit_bytes.get(),
+            "replaced": replaced,
+        })
+    })
 }

@@ -144,6 +144,7 @@ impl Generation {
         sandbox::close(vm.lua(), self.native_modules)?;
         add_call_objects(&vm, &self.subrequests)?;
         guard::arm(&vm, &self.name, TURN_INSTRUCTIONS, self.memory.get())?;
+        vm.report_memory(self.observed.worker.clone());
         let driven = vm.clone();
         net::task::spawn_local(async move {
             drive(driven.clone()).await;
@@ -166,6 +167,7 @@ impl Generation {
             return;
         }
         let old = running.take();
+        self.observed.worker.lua.replaced.inc();
         event!(
             Level::Warn,
             "Lua VM exceeds its memory limit and is replaced",

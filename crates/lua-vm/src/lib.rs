@@ -24,6 +24,7 @@ pub mod guard;
 mod ids;
 pub mod limits;
 mod manual_clock;
+mod memory_report;
 mod meter;
 mod movable_vm;
 pub mod native;

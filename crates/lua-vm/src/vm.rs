@@ -20,13 +20,16 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::c_int;
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
 use mlua::{Function, IntoLuaMulti, Lua, Result, ffi};
+use telemetry::WorkerMetrics;
 
 use crate::calls::call::CallTable;
 use crate::guard::Guard;
 use crate::ids::TaskId;
 use crate::limits::STACK_VALUES;
+use crate::memory_report::MemoryReport;
 use crate::meter::Meter;
 use crate::profile;
 use crate::stack::LuaState;
@@ -50,6 +53,7 @@ pub struct Vm {
     main: LuaState,
     /// Dropped after the state.
     pub(crate) meter: Meter,
+    memory_report: OnceCell<MemoryReport>,
     weak: Weak<Vm>,
     tasks: RefCell<TaskTable>,
     pub(crate) timers: Timers,
@@ -149,6 +153,9 @@ impl Vm {
             profile::turn_ends();
         }
         self.guard.end();
+        if let Some(report) = self.memory_report.get() {
+            report.update(&self.meter);
+        }
         self.turning.set(false);
         outcome
     }
@@ -335,6 +342,11 @@ impl Vm {
     /// Sets how much memory the VM may hold.
     pub fn set_memory_limit(&self, bytes: usize) {
         self.meter.set_limit(bytes);
+    }
+
+    /// Adds its memory to the metrics of its worker, from now on at the end of each turn.
+    pub fn report_memory(&self, worker: Arc<WorkerMetrics>) {
+        self.memory_report.get_or_init(|| MemoryReport::new(worker)).update(&self.meter);
     }
 
     /// Bytes that the VM holds.

@@ -396,6 +396,16 @@ families! {
     APP_BROKEN = "tidegate_app_connections_broken_total", Counter, Number, ["app", "reason"],
         "Connections to an application's processes that broke with requests in flight, by reason.";
 
+    LUA_VMS = "tidegate_lua_vms", Gauge, Number, [],
+        "Lua VMs: one for each worker with Lua code; one that was replaced, or is of an earlier \
+         configuration, until its last request and connection end and its routes use another.";
+    LUA_MEMORY = "tidegate_lua_memory_bytes", Gauge, Bytes, [],
+        "Memory that Lua VMs hold, as of the last event that each handled.";
+    LUA_MEMORY_LIMIT = "tidegate_lua_memory_limit_bytes", Gauge, Bytes, [],
+        "Memory that Lua VMs may hold.";
+    LUA_REPLACED = "tidegate_lua_vms_replaced_total", Counter, Number, [],
+        "Lua VMs replaced because they exceeded their memory limit.";
+
     CONFIG_RELOADS = "tidegate_config_reloads_total", Counter, Number, [],
         "Configurations applied since the start.";
     CONFIG_RELOAD_FAILURES = "tidegate_config_reload_failures_total", Counter, Number, [],

@@ -41,5 +41,5 @@ pub use ring::LogRing;
 pub use scripted::{MetricDeclaration, Scripted, ScriptedCell};
 pub use series::{Sample, Value};
 pub use syslog::{EVENTS as SYSLOG_EVENTS, SyslogHeader};
-pub use worker::{RouteMetrics, WebSocketMetrics, WorkerMetrics, class_index};
+pub use worker::{LuaMetrics, RouteMetrics, WebSocketMetrics, WorkerMetrics, class_index};
 pub use writer::{LineReceiver, LineSender, LogWriter, Sink};

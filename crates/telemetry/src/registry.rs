@@ -226,6 +226,10 @@ fn worker_samples(workers: &BTreeMap<usize, Arc<WorkerMetrics>>, samples: &mut S
     for (i, class) in CLASSES.into_iter().enumerate() {
         push(samples, &families::RESPONSES, &[class], count(&|w| w.responses(i)));
     }
+    push(samples, &families::LUA_VMS, &[], level(&|w| w.lua.vms.get()));
+    push(samples, &families::LUA_MEMORY, &[], level(&|w| w.lua.memory_bytes.get()));
+    push(samples, &families::LUA_MEMORY_LIMIT, &[], level(&|w| w.lua.memory_limit_bytes.get()));
+    push(samples, &families::LUA_REPLACED, &[], count(&|w| w.lua.replaced.get()));
     let in_flight = level(&|w| w.requests_in_flight.get());
     push(samples, &families::EXCHANGES_IN_FLIGHT, &[], in_flight);
 }

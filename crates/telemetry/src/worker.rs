@@ -31,6 +31,17 @@ pub struct WebSocketMetrics {
     pub bytes: Counter,
 }
 
+/// The Lua VMs of a worker: that of the current plan, and those of earlier ones that still serve.
+#[derive(Debug, Default)]
+pub struct LuaMetrics {
+    pub vms: Gauge,
+    /// As of the end of the last event that each handled.
+    pub memory_bytes: Gauge,
+    pub memory_limit_bytes: Gauge,
+    /// VMs that were replaced because they exceeded their limit.
+    pub replaced: Counter,
+}
+
 /// The counters of one worker.
 #[derive(Debug)]
 #[repr(align(128))] // two lines, because of the adjacent-line prefetcher
@@ -51,6 +62,7 @@ pub struct WorkerMetrics {
     /// Completed TLS handshakes with a key exchange, and those that resumed a session.
     pub tls_handshakes_full: Counter,
     pub tls_handshakes_resumed: Counter,
+    pub lua: LuaMetrics,
     responses: [Counter; 5],
     closed: [Counter; CloseReason::COUNT],
     limits: [Counter; LimitHit::COUNT],
@@ -71,6 +83,7 @@ impl WorkerMetrics {
             accept_errors: Counter::new(),
             tls_handshakes_full: Counter::new(),
             tls_handshakes_resumed: Counter::new(),
+            lua: LuaMetrics::default(),
             responses: [const { Counter::new() }; 5],
             closed: [const { Counter::new() }; CloseReason::COUNT],
             limits: [const { Counter::new() }; LimitHit::COUNT],

@@ -337,7 +337,10 @@ fn reload_and_drain() {
 fn what_the_server_is_made_of() {
     let bench = Bench::new();
     bench.server.telemetry.route(0, "shop").finished(200, 1_500);
-    bench.server.telemetry.worker(0).connections_accepted.add(7);
+    let worker = bench.server.telemetry.worker(0);
+    worker.connections_accepted.add(7);
+    worker.lua.vms.inc();
+    worker.lua.memory_bytes.set(2048);
     let routes = bench.send_request("GET /v1/routes", &[], "").json();
     assert_eq!(routes["routes"][0]["requests"]["2xx"], 1);
     assert_eq!(routes["routes"][0]["latency_below_us"]["p99"], 2_000);
@@ -362,6 +365,7 @@ fn what_the_server_is_made_of() {
     let workers = bench.send_request("GET /v1/workers", &[], "").json();
     assert_eq!(workers["workers"][0]["connections"]["accepted"], 7);
     assert_eq!(workers["workers"][0]["cpu"], 1);
+    assert_eq!(workers["workers"][0]["lua"]["memory_bytes"], 2048);
     let status = bench.send_request("GET /v1/status", &[], "").json();
     assert_eq!(status["listeners"][0]["address"], "127.0.0.1:8080");
     assert_eq!(status["state"], "serving");

@@ -41,6 +41,7 @@ impl Vm {
         let vm = Rc::new_cyclic(|weak| Vm {
             lua,
             meter,
+            memory_report: OnceCell::new(),
             main,
             weak: weak.clone(),
             tasks: RefCell::new(TaskTable::new()),
