@@ -14,6 +14,7 @@ use wire::{Known, target};
 use crate::control::{CacheRequestError, CacheStatus, Control, EntriesWanted, Question};
 use crate::limits::{
     ENTRIES, ENTRIES_MAX, EXPLAIN_FIELDS, PURGE_WAIT_MAX_S, PURGE_WAIT_S, REQUEST_BYTES,
+    TOP_ENTRIES, TOP_ENTRIES_MAX,
 };
 use crate::messages::{ApiResult, body_text, json_response};
 use crate::problem::Problem;
@@ -114,6 +115,16 @@ pub(crate) fn entries(control: &dyn Control, name: &str, query: Option<&[u8]>) -
     }
     let page = control.entries(name, &wanted).map_err(|why| refused(control, name, why))?;
     Ok(json_response(200, &json!({ "entries": page.entries, "next": page.next })))
+}
+
+pub(crate) async fn top(control: &dyn Control, name: &str, query: Option<&[u8]>) -> ApiResult {
+    let mut limit = TOP_ENTRIES;
+    for (_, value) in pairs(query)? {
+        let wanted = number("limit", &value)?;
+        limit = usize::try_from(wanted).unwrap_or(usize::MAX).clamp(1, TOP_ENTRIES_MAX);
+    }
+    let top = control.top_entries(name, limit).await.map_err(|why| refused(control, name, why))?;
+    Ok(json_response(200, &json!({ "by_hits": top.by_hits, "by_memory": top.by_memory })))
 }
 
 pub(crate) fn explain(control: &dyn Control, name: &str, request: &Request) -> ApiResult {

@@ -97,6 +97,13 @@ pub trait Control {
     /// A page of what a cache holds.
     fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, CacheRequestError>;
 
+    /// At most so many stored responses with the most hits, and as many that take the most memory.
+    fn top_entries<'a>(
+        &'a self,
+        cache: &'a str,
+        limit: usize,
+    ) -> LocalFuture<'a, Result<TopEntries, CacheRequestError>>;
+
     /// Returns the text with its secrets masked; `None` if errors prevent finding them.
     fn masked_config(&self) -> Option<String>;
 
@@ -309,6 +316,13 @@ pub struct Entries {
     pub entries: Vec<Value>,
     /// The start of the next page, if there is one.
     pub next: Option<u64>,
+}
+
+/// The stored responses that matter most, an object each.
+#[derive(Debug, Clone, Default)]
+pub struct TopEntries {
+    pub by_hits: Vec<Value>,
+    pub by_memory: Vec<Value>,
 }
 
 /// Why a question about a cache was not answered.

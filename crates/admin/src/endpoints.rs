@@ -71,6 +71,7 @@ pub(crate) enum Action {
     Caches,
     Cache,
     CacheEntries,
+    CacheTop,
     CachePurge,
     CacheExplain,
     Explain,
@@ -233,7 +234,13 @@ endpoints! {
     GET "/v1/caches/{name}/entries" ["prefix", "after", "limit"] Caches CacheEntries
         "The stored responses whose URL begins with `prefix`, unordered, in pages of `limit` (100, \
          at most 1000). `next` of the response is `after` of the next page; the last page has \
-         none.";
+         none. `hits` are the lookups that found a response or the one that it replaced; a worker \
+         that uses it often adds them 64 at a time. Secrets in the query of `url` are masked, and \
+         not compared with `prefix`.";
+    GET "/v1/caches/{name}/top" ["limit"] Caches CacheTop
+        "The stored responses with the most hits, in `by_hits`, and those that take the most \
+         memory, in `by_memory`: `limit` of each (10, at most 100), as in `entries` but without \
+         `vary`. Counts what is in memory since it was stored there, and looks at all of it.";
     POST "/v1/caches/{name}/purge" ["wait"] Purge CachePurge
         "Removes stored responses: `{\"url\": \"http://host/path\"}` with all its variants, \
          `{\"prefix\": \"http://host/dir/\"}`, `{\"tags\": [\"…\"]}`, `{\"groups\": [\"…\"]}` or \

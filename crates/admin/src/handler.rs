@@ -47,7 +47,7 @@ impl Admin {
         (name, caller): (&str, &Caller),
         request: &Request,
     ) -> Option<ApiResult> {
-        let control = &*self.control;
+        let (control, query) = (&*self.control, request.target.query());
         Some(match action {
             Action::Console | Action::ConsoleFile if !self.access.console => Err(console::off()),
             Action::Console => Ok(console::page(request)),
@@ -69,27 +69,23 @@ impl Admin {
             Action::History => Ok(configuration::history(&control.history())),
             Action::Routes => Ok(views::routes(&control.routes(), &control.telemetry())),
             Action::Upstreams => Ok(views::upstreams(&control.upstreams())),
-            Action::Log => {
-                live_log::follow(&self.control, caller.session(), request.target.query())
-            }
+            Action::Log => live_log::follow(&self.control, caller.session(), query),
             Action::LogLevel => Ok(log_level::get()),
             Action::RegisteredServers => registrations::all(control, name),
-            Action::DeregisterServer => {
-                registrations::delete(control, name, request.target.query())
-            }
+            Action::DeregisterServer => registrations::delete(control, name, query),
             Action::Streams => Ok(views::streams(control)),
             Action::Workers => Ok(views::workers(&control.workers(), &control.telemetry())),
             Action::Caches => Ok(caches::all(control)),
             Action::Cache => caches::one(control, name),
-            Action::CacheEntries => caches::entries(control, name, request.target.query()),
+            Action::CacheEntries => caches::entries(control, name, query),
             Action::CacheExplain => caches::explain(control, name, request),
-            Action::Consumers => consumers::all(control, request.target.query()),
+            Action::Consumers => consumers::all(control, query),
             Action::Consumer => consumers::one(control, name),
             Action::Quotas => Ok(quotas::all(control)),
-            Action::Quota => quotas::one(control, name, request.target.query()),
-            Action::ResetQuota => quotas::reset(control, name, request.target.query()),
+            Action::Quota => quotas::one(control, name, query),
+            Action::ResetQuota => quotas::reset(control, name, query),
             Action::Drain => Ok(self.drain()),
-            Action::Reload if !endpoints::flag(request.target.query(), "wait") => {
+            Action::Reload if !endpoints::flag(query, "wait") => {
                 control.request_reload();
                 Ok(accepted("reload"))
             }
@@ -108,6 +104,7 @@ impl Admin {
             | Action::AppReload
             | Action::LuaProfile
             | Action::Nodes
+            | Action::CacheTop
             | Action::CachePurge => return None,
         })
     }
@@ -128,6 +125,7 @@ impl Admin {
             Action::AppReload => apps::reload(&*self.control, name).await,
             Action::LuaProfile => lua_profile::record(&*self.control, request).await,
             Action::Nodes => nodes::all(&*self.control, request.target.query()).await,
+            Action::CacheTop => caches::top(&*self.control, name, request.target.query()).await,
             Action::CachePurge => caches::purge(&*self.control, name, request).await,
             Action::RegisterServer => registrations::put(&*self.control, name, request).await,
             Action::PutConsumer => consumers::put(&*self.control, name, request).await,

@@ -48,7 +48,7 @@ pub use control::{
     ConfigVersion, Control, Entries, EntriesWanted, Expect, Explanation, FleetNodes,
     ListenerStatus, LuaProfileWanted, NodeReport, NodesWanted, Question, Refusal, RefusedRevision,
     ReloadStatus, RouteStatus, SentResponse, ServerState, ServerStatus, Status, StreamStatus,
-    Syntax, UpstreamStatus, WorkerStatus,
+    Syntax, TopEntries, UpstreamStatus, WorkerStatus,
 };
 pub use handler::Admin;
 pub use merge::ProcessMetrics;

@@ -13,6 +13,9 @@ pub const REFUSALS_LOGGED_PER_SECOND: u32 = 5;
 /// Default and maximum number of cache entries on a page.
 pub const ENTRIES: usize = 100;
 pub const ENTRIES_MAX: usize = 1000;
+/// Default and maximum number of entries in a list of the top ones of a cache.
+pub const TOP_ENTRIES: usize = 10;
+pub const TOP_ENTRIES_MAX: usize = 100;
 /// Most conditions that a client of the live log may name.
 pub const LOG_CONDITIONS: usize = 16;
 /// The pause between two looks at the live log, and the most lines of each: 1000 a second.

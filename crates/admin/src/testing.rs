@@ -6,7 +6,8 @@ use crate::control::{
     Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments, ConfigVersion,
     Control, Entries, EntriesWanted, Expect, Explanation, FleetNodes, ListenerStatus,
     LuaProfileWanted, NodesWanted, Question, Refusal, ReloadStatus, RouteStatus, SentResponse,
-    ServerState, ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
+    ServerState, ServerStatus, Status, StreamStatus, Syntax, TopEntries, UpstreamStatus,
+    WorkerStatus,
 };
 use crate::purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
 use cache::{PurgeRequest, PurgeWhat};
@@ -316,6 +317,16 @@ impl Control for FakeServer {
         }
         let entry = json!({ "url": wanted.prefix, "after": wanted.after, "limit": wanted.limit });
         Ok(Entries { entries: vec![entry], next: Some(7) })
+    }
+
+    fn top_entries<'a>(
+        &'a self,
+        cache: &'a str,
+        limit: usize,
+    ) -> LocalFuture<'a, Result<TopEntries, CacheRequestError>> {
+        let rows = vec![json!({ "url": "http://a/", "hits": 5, "limit": limit })];
+        let found = TopEntries { by_hits: rows, by_memory: Vec::new() };
+        Box::pin(ready((cache == "pages").then_some(found).ok_or(CacheRequestError::NoCache)))
     }
 
     fn purge(

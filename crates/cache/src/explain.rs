@@ -8,7 +8,7 @@ use message::Request;
 use crate::key::KeyBuffer;
 use crate::rules::{Disposition, Forward, Reuse, request, reuse};
 use crate::serve::{self, WorkerCache};
-use crate::{Cache, CachePlan, Object, ObjectKind};
+use crate::{Cache, CachePlan, Object, ObjectKind, store};
 
 /// The explanation of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +64,10 @@ pub struct ObjectDescription {
     /// Whether it was transcoded from the response that the origin sent.
     pub derived: bool,
     pub bytes: Option<u64>,
+    /// The memory that its removal frees.
+    pub memory_bytes: u64,
+    /// Lookups that found it, also before it was replaced by a newer one.
+    pub hits: u32,
     pub age_s: Option<u32>,
     /// Remaining freshness; negative if stale.
     pub fresh_s: Option<i64>,
@@ -187,6 +191,8 @@ impl ObjectDescription {
             route,
             vary: rest,
             soft_purged: object.state.is_stale(),
+            memory_bytes: store::weigh(object),
+            hits: object.hits(),
             ..ObjectDescription::default()
         };
         if let Some(response) = object.response() {

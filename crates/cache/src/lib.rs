@@ -33,7 +33,7 @@ pub use caches::{Cache, Caches};
 pub use filter_config::{FetchConfig, FilterConfig};
 pub use filter_plan::{CachePlan, FILTER};
 pub use key::{Key, KeyError, KeyPath, KeyQuery, KeyRules, SignificantParams};
-pub use object::{Content, Object, ObjectKind, StoredResponse};
+pub use object::{Content, Hits, Object, ObjectKind, StoredResponse};
 pub(crate) use parts::parts_key;
 pub use parts::{Part, Parts};
 pub use purge_request::{PurgeRequest, PurgeRequestError, PurgeWhat};

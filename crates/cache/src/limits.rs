@@ -21,6 +21,8 @@ pub const SWEEP_INSERT: usize = 4;
 pub const SLICE_OBJECTS: usize = 256;
 /// Objects in one page of a list.
 pub const LIST_MAX: usize = 1000;
+/// Objects in a list of those with the most hits or memory.
+pub const TOP_MAX: usize = 100;
 /// Slices visited for one page of a list.
 pub const LIST_SLICES_MAX: usize = 256;
 /// Entries for the epochs of purged URLs and of purged tags: a power of two. A collision only keeps
@@ -74,6 +76,8 @@ pub const WORKER_CACHE_SLOTS: usize = 512;
 pub const WORKER_CACHE_FRACTION: u64 = 32;
 pub const WORKER_CACHE_BYTES_MIN: u64 = 256 * 1024;
 pub const WORKER_CACHE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Hits that a worker adds to a hot object at once, after as many that it adds one by one.
+pub const HOT_HITS_STEP: u32 = 64;
 /// Longest Accept-Encoding whose choice is remembered with a hot entry.
 pub const HOT_ACCEPT_ENCODING_BYTES_MAX: usize = 128;
 /// Content up to this length is copied into a hot entry.

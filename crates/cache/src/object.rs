@@ -1,8 +1,9 @@
 //! The object that is stored under a key.
 //!
 //! An object never changes once it is stored: a new one replaces it (a 304 makes an object that
-//! shares the old one's content). Only its [`ObjectState`] is written, as single atomic words, by
-//! lookups, purges and evictions. An object that has been removed can still be read.
+//! shares the old one's content). Only its [`ObjectState`] and its [`Hits`] are written, as single
+//! atomic words, by lookups, purges and evictions. An object that has been removed can still be
+//! read.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
@@ -30,6 +31,19 @@ impl Object {
             ObjectKind::Parts(parts) => Some(&parts.response),
             _ => None,
         }
+    }
+
+    /// Adds lookups that found it.
+    pub fn add_hits(&self, count: u32) {
+        if let Some(response) = self.response() {
+            response.hits.add(count);
+        }
+    }
+
+    /// The lookups that found it, or a response that it replaced; 0 for markers. A worker adds
+    /// those of an object that it uses often in steps.
+    pub fn hits(&self) -> u32 {
+        self.response().map_or(0, |response| response.hits.get())
     }
 }
 
@@ -70,8 +84,32 @@ pub struct StoredResponse {
     pub coding: Option<Coding>,
     /// Whether it was transcoded from the canonical response.
     pub derived: bool,
+    pub hits: Hits,
     /// Hashes of the tags and groups that purge it.
     pub tags: Box<[u64]>,
+}
+
+/// A count of lookups, in four bytes that the response has room for. A copy begins at 0.
+#[derive(Default)]
+pub struct Hits(AtomicU32);
+
+impl Hits {
+    /// Adds, up to about three billion.
+    fn add(&self, count: u32) {
+        if self.get() < u32::MAX / 2 + u32::MAX / 4 {
+            self.0.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Clone for Hits {
+    fn clone(&self) -> Hits {
+        Hits::default()
+    }
 }
 
 /// The mutable state of a stored object.

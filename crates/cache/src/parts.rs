@@ -140,6 +140,7 @@ mod tests {
             content: Content::Memory(Bytes::new()),
             coding: None,
             derived: false,
+            hits: Default::default(),
             tags: Box::default(),
         }
     }

@@ -20,6 +20,7 @@ mod memory;
 mod purge;
 mod purge_gate;
 mod s3fifo;
+mod top;
 mod worker_table;
 
 use disk::DiskTier;
@@ -28,10 +29,12 @@ pub use disk::{DiskState, DiskStats, reencoded};
 pub use memory::RemovalReason;
 pub use purge::{Purge, PurgeEpoch};
 pub use purge_gate::PurgeGate;
+pub use top::TopObjects;
 pub use worker_table::{TableEntry, WorkerTable};
 
 use crate::key::url_hash;
-use memory::{Memory, weigh};
+use memory::Memory;
+pub(crate) use memory::weigh;
 use purge::PurgeEpochs;
 
 /// The store of one cache.
@@ -152,6 +155,7 @@ impl Store {
     pub fn get(&self, hash: u64, key: &[u8]) -> Option<Arc<Object>> {
         let object = self.peek(hash, key)?;
         object.state.count_use();
+        object.add_hits(1);
         Some(object)
     }
 

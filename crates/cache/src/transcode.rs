@@ -21,7 +21,7 @@ use crate::key::Key;
 use crate::object::ObjectState;
 use crate::rules::Flags;
 use crate::store::Store;
-use crate::{CodingSettings, Content, Object, ObjectKind, StoredResponse};
+use crate::{CodingSettings, Content, Hits, Object, ObjectKind, StoredResponse};
 
 /// A coding; `None` is identity.
 pub(crate) type TargetCoding = Option<Coding>;
@@ -195,6 +195,7 @@ fn object(
         content,
         coding: target,
         derived: true,
+        hits: Hits::default(),
         tags: response.tags.clone(),
     };
     let key = coding_key(&canonical.key, target);

@@ -56,6 +56,7 @@ fn object(version: usize, now_secs: u64) -> (Object, usize) {
         content: Content::Memory(Bytes::from(body).clone()),
         coding: None,
         derived: false,
+        hits: Default::default(),
         tags: [version as u64 % 7].into(),
     };
     (Object { key, kind: ObjectKind::Response(response), state: Default::default() }, own)

@@ -260,10 +260,10 @@ fn write_to(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 
 /// Query parameters to mask in addition to `MASKED_QUERY`.
 #[derive(Default)]
-pub(crate) struct Masks(Box<[String]>);
+pub struct Masks(Box<[String]>);
 
 impl Masks {
-    pub(crate) fn new(secrets: impl IntoIterator<Item = String>) -> Masks {
+    pub fn new(secrets: impl IntoIterator<Item = String>) -> Masks {
         Masks(secrets.into_iter().collect())
     }
 
@@ -364,8 +364,8 @@ impl Masks {
         line.push(b'"');
     }
 
-    /// A URL with its query [`masked`].
-    fn masked_url<'a>(&self, url: &'a [u8]) -> Cow<'a, [u8]> {
+    /// A URL with the values of secret parameters of its query replaced by `***`.
+    pub fn masked_url<'a>(&self, url: &'a [u8]) -> Cow<'a, [u8]> {
         match url.iter().position(|byte| *byte == b'?') {
             None => Cow::Borrowed(url),
             Some(at) => {

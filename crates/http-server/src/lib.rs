@@ -23,7 +23,7 @@ mod sending;
 mod tracer;
 mod trusted_proxies;
 
-pub use access_log::{AccessLog, JSON_MEMBERS, StatsdLines, StreamEntry, statsd_gauge};
+pub use access_log::{AccessLog, JSON_MEMBERS, Masks, StatsdLines, StreamEntry, statsd_gauge};
 pub use connection::{refuse, serve};
 pub use listener_snapshot::{ConnectionTimeouts, ListenerSnapshot, Service, close_longest_idle};
 pub use live_log::{LIVE_CLIENTS_MAX, LiveFilter, LiveLog, LiveQueue, LiveWatch};

@@ -9,7 +9,8 @@ use admin::{
     AppStatus, Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments,
     ConfigVersion, Entries, EntriesWanted, Expect, Explanation, FleetNodes, ListenerStatus,
     LuaProfileWanted, NodesWanted, ProcessMetrics, Purged, Question, Refusal, RouteStatus,
-    SentResponse, ServerState, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
+    SentResponse, ServerState, Status, StreamStatus, Syntax, TopEntries, UpstreamStatus,
+    WorkerStatus,
 };
 use cache::PurgeRequest;
 use config::NewConfig;
@@ -246,7 +247,16 @@ impl admin::Control for Api {
     }
 
     fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, CacheRequestError> {
-        crate::caches::entries(&self.0.caches, cache, wanted)
+        crate::caches::entries(&self.0.caches, &self.0.plan(), cache, wanted)
+    }
+
+    fn top_entries<'a>(
+        &'a self,
+        cache: &'a str,
+        limit: usize,
+    ) -> LocalFuture<'a, Result<TopEntries, CacheRequestError>> {
+        let plan = self.0.plan();
+        Box::pin(async move { crate::caches::top(&self.0.caches, &plan, cache, limit).await })
     }
 
     fn purge(

@@ -1,7 +1,8 @@
 //! The caches of the process, for the control thread: status, purges, and the explanation of a
 //! miss.
 //!
-//! Slow work (a purge by prefix, the maintenance of a million objects) runs on other threads.
+//! Slow work (a purge by prefix, the maintenance of a million objects, or a look at all of them)
+//! runs on other threads. Secrets in the URLs of stored responses are masked as in logs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,12 +10,14 @@ use std::time::Duration;
 
 use admin::{
     CacheDisk, CacheRequestError, CacheStatus, Entries, EntriesWanted, Explanation, Question,
+    TopEntries,
 };
 use cache::explain::{ObjectDescription, explain};
 use cache::rules::tags;
 use cache::store::{Purge, Store};
-use cache::{Cache, CachePlan, Caches, PurgeRequest, PurgeWhat};
+use cache::{Cache, CachePlan, Caches, Object, PurgeRequest, PurgeWhat};
 use config::{RoutePlan, ServerPlan};
+use http_server::Masks;
 use message::Request;
 use net::clock::wall_secs;
 use net::task::JoinHandle;
@@ -24,6 +27,7 @@ use telemetry::event;
 use telemetry::log::Level;
 
 use crate::explain::request;
+use crate::instance::secret_queries;
 
 /// Interval at which a part of every store is searched for expired objects.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
@@ -103,38 +107,79 @@ fn disk(cache: &Cache) -> Option<CacheDisk> {
     })
 }
 
+/// Returns the stored responses with the most hits, and those that take the most memory, without
+/// the header fields that selected them.
+pub(crate) async fn top(
+    caches: &Caches,
+    plan: &ServerPlan,
+    name: &str,
+    limit: usize,
+) -> Result<TopEntries, CacheRequestError> {
+    let cache = caches.get(name).ok_or(CacheRequestError::NoCache)?;
+    let found = net::blocking(move || cache.store().top(limit)).await;
+    let found = found.map_err(|error| CacheRequestError::Wrong(error.to_string()))?;
+    let masks = masks(plan);
+    let top_rows = |objects: &[Arc<Object>]| {
+        let mut rows = rows(objects, &masks);
+        // Values of header fields may be secrets.
+        for row in rows.iter_mut().filter_map(Value::as_object_mut) {
+            row.remove("vary");
+        }
+        rows
+    };
+    Ok(TopEntries { by_hits: top_rows(&found.by_hits), by_memory: top_rows(&found.by_memory) })
+}
+
+fn masks(plan: &ServerPlan) -> Masks {
+    Masks::new(secret_queries(plan))
+}
+
+fn rows(objects: &[Arc<Object>], masks: &Masks) -> Vec<Value> {
+    let now_secs = wall_secs();
+    objects.iter().map(|object| row(&ObjectDescription::new(object, now_secs), masks)).collect()
+}
+
 pub(crate) fn entries(
     caches: &Caches,
+    plan: &ServerPlan,
     name: &str,
     wanted: &EntriesWanted,
 ) -> Result<Entries, CacheRequestError> {
     let cache = caches.get(name).ok_or(CacheRequestError::NoCache)?;
+    let masks = masks(plan);
     let prefix = wanted.prefix.as_bytes();
+    // Secrets are not compared: a client could guess them piece by piece.
+    let (has_query, masked) = (prefix.contains(&b'?'), masks.masked_url(prefix));
+    let is_wanted = |object: &Object| match has_query {
+        true => masks.masked_url(object.key.url()).starts_with(&masked),
+        false => object.key.url().starts_with(prefix),
+    };
     let mut after = wanted.after;
     // Each step lists one part of a shard; an empty part is skipped.
     loop {
-        let page =
-            cache.store().list(after, wanted.limit, |object| object.key.url().starts_with(prefix));
+        let page = cache.store().list(after, wanted.limit, is_wanted);
         if page.objects.is_empty() && page.next.is_some() {
             after = page.next;
             continue;
         }
-        let now_secs = wall_secs();
-        let entries =
-            page.objects.iter().map(|object| row(&ObjectDescription::new(object, now_secs)));
-        return Ok(Entries { entries: entries.collect(), next: page.next });
+        let entries = rows(&page.objects, &masks);
+        return Ok(Entries { entries, next: page.next });
     }
 }
 
-fn row(entry: &ObjectDescription) -> Value {
+fn row(entry: &ObjectDescription, masks: &Masks) -> Value {
+    let url = String::from_utf8_lossy(&masks.masked_url(entry.url.as_bytes())).into_owned();
     json!({
-        "url": entry.url,
+        "url": url,
+        "masked": url != entry.url,
         "route": entry.route,
         "kind": entry.kind,
         "status": entry.status,
         "coding": entry.coding,
         "derived": entry.derived,
         "bytes": entry.bytes,
+        "memory_bytes": entry.memory_bytes,
+        "hits": entry.hits,
         "age_s": entry.age_s,
         "fresh_s": entry.fresh_s,
         "soft_purged": entry.soft_purged,
@@ -254,11 +299,11 @@ pub(crate) fn explain_cache(
     let asked = request(plan, question).map_err(CacheRequestError::Wrong)?;
     let Some(route) = routed(plan, &asked) else {
         let said = format!("no route matches {} {}", question.method, question.url);
-        return Ok(explanation("pass", &said, None, None, &[]));
+        return Ok(explanation("pass", &said, None, None, (&[], &masks(plan))));
     };
     let Some((filter, before)) = plan_on(route, name) else {
         let said = format!("its route {} stores nothing in {name}", settings::quote(&route.name));
-        return Ok(explanation("pass", &said, Some(&route.name), None, &[]));
+        return Ok(explanation("pass", &said, Some(&route.name), None, (&[], &masks(plan))));
     };
     let now_secs = wall_secs();
     let found = explain(&cache, filter, &route.name, &asked, now_secs);
@@ -274,7 +319,8 @@ pub(crate) fn explain_cache(
         why.push_str(&format!(" (filters before the cache may change it: {names})"));
     }
     let key = found.key.as_deref();
-    Ok(explanation(found.verdict.slug(), &why, Some(&route.name), key, &stored))
+    let stored = (stored.as_slice(), &masks(plan));
+    Ok(explanation(found.verdict.slug(), &why, Some(&route.name), key, stored))
 }
 
 fn routed<'p>(plan: &'p ServerPlan, asked: &Request) -> Option<&'p RoutePlan> {
@@ -289,7 +335,7 @@ fn explanation(
     why: &str,
     route: Option<&str>,
     key: Option<&str>,
-    stored: &[ObjectDescription],
+    (stored, masks): (&[ObjectDescription], &Masks),
 ) -> Explanation {
     let mut text = format!("{verdict}: {why}\n");
     if let Some(route) = route {
@@ -309,7 +355,7 @@ fn explanation(
         "why": why,
         "route": route,
         "key": key,
-        "stored": stored.iter().map(row).collect::<Vec<_>>(),
+        "stored": stored.iter().map(|entry| row(entry, masks)).collect::<Vec<_>>(),
     });
     Explanation { text, json }
 }

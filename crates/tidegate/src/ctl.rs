@@ -7,7 +7,7 @@ mod locate;
 mod status;
 mod top;
 
-pub(crate) use caches::table as caches_table;
+pub(crate) use caches::{table as caches_table, top_entries_tables};
 pub(crate) use client::Client;
 pub(crate) use live_log::{json_for_terminal, request_text};
 pub(crate) use locate::{AdminAddress, find};

@@ -50,6 +50,33 @@ fn what_bypasses_the_cache_is_explained() {
 }
 
 #[test]
+fn the_top_responses_are_listed_and_their_secrets_masked() {
+    let origin = Origin::start(|head, _| {
+        let size = if head.starts_with("GET /large ") { 5000 } else { 1 };
+        origin_response(200, "cache-control: max-age=60\r\n", &vec![b'x'; size])
+    });
+    let server = cache(&origin, "");
+    get(&server, "/large", "");
+    (0..3).for_each(|_| drop(get(&server, "/often?token=s3cret&a=1", "")));
+    let (status, top) = api(&server, "GET /v1/caches/pages/top?limit=1", "");
+    assert_eq!(status, 200, "{top}");
+    let (often, large) = (&top["by_hits"][0], &top["by_memory"][0]);
+    assert_eq!(often["url"], "http://shop.example/often?token=***&a=1");
+    assert_eq!((&often["hits"], &often["masked"]), (&2.into(), &true.into()));
+    assert_eq!((&large["url"], &large["hits"]), (&"http://shop.example/large".into(), &0.into()));
+    assert!(large["memory_bytes"].as_u64() > large["bytes"].as_u64(), "{large}");
+    assert_eq!(top["by_hits"].as_array().map(Vec::len), Some(1));
+    // A secret can be neither read nor guessed letter by letter.
+    for token in ["", "s3c", "x"] {
+        let prefix = format!("http://shop.example/often%3Ftoken={token}");
+        let line = format!("GET /v1/caches/pages/entries?prefix={prefix}");
+        let (_, page) = api(&server, &line, "");
+        assert_eq!(page["entries"][0]["url"], often["url"], "{page}");
+        assert_eq!(page["entries"].as_array().map(Vec::len), Some(1), "{page}");
+    }
+}
+
+#[test]
 fn entries_are_listed_page_by_page() {
     let origin = Origin::start(|_, _| origin_response(200, "cache-control: max-age=60\r\n", b"x"));
     let server = cache(&origin, "");

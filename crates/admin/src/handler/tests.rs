@@ -419,6 +419,18 @@ fn entries_come_in_pages() {
 }
 
 #[test]
+fn top_entries_are_limited() {
+    let bench = Bench::new();
+    let top = |query: &str| bench.send_request(&format!("GET /v1/caches/{query}"), &[], "");
+    for (query, limit) in [("", 10), ("?limit=3", 3), ("?limit=1000", 100), ("?limit=0", 1)] {
+        let json = top(&format!("pages/top{query}")).json();
+        assert_eq!(json["by_hits"][0]["limit"], limit, "{query}");
+        assert_eq!(json["by_memory"], serde_json::json!([]));
+    }
+    assert_eq!((top("pages/top?limit=x").status, top("none/top").status), (400, 404));
+}
+
+#[test]
 fn a_purge_says_what_it_removed_or_what_was_wrong() {
     let bench = Bench::new();
     let purge = |body| bench.send_request("POST /v1/caches/pages/purge", &[], body);

@@ -11,7 +11,7 @@ use super::decode::add_vary_accept_encoding;
 use super::decoding_body::read;
 use crate::content_memory::store_content;
 use crate::rules::{Flags, StorableResponse};
-use crate::{CodingSettings, Content, Key, Object, ObjectKind, StoredResponse};
+use crate::{CodingSettings, Content, Hits, Key, Object, ObjectKind, StoredResponse};
 
 /// Content up to this is joined on the worker; longer content and parts of files on the blocking
 /// pool.
@@ -84,6 +84,7 @@ pub(super) fn stored_response(
         content,
         coding,
         derived: false,
+        hits: Hits::default(),
         tags: storing.tags.clone(),
     }
 }

@@ -133,7 +133,7 @@ impl CacheFilter {
         if let StoredEntry::Hot(hot) = found
             && let Some(made) = hot.coding(target)
         {
-            made.object().state.count_use();
+            made.count_use();
             return Some(StoredEntry::Hot(made));
         }
         let canonical = found.object();

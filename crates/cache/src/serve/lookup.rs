@@ -99,7 +99,7 @@ pub(crate) fn find(
     }
     let (hash, key, epoch) = (buffer.hash(), buffer.text(), store.clear_epoch());
     if let Some(hot) = worker_cache.get(hash, key, epoch) {
-        hot.object().state.count_use();
+        hot.count_use();
         return Some(StoredEntry::Hot(hot));
     }
     let object = store.get(hash, key)?;

@@ -109,6 +109,7 @@ fn response(content: Content) -> StoredResponse {
         content,
         coding: None,
         derived: false,
+        hits: Default::default(),
         tags: Box::default(),
     }
 }
@@ -145,6 +146,21 @@ fn what_is_stored_and_fresh_is_the_response_again_and_again() {
     }
     assert!(object.state.uses() > 1);
     assert!(bench.serve(&mut get("/a?", &[])).is_none());
+}
+
+/// Other workers read an object that is used often: each hit would take it from their caches.
+#[test]
+fn many_hits_are_added_to_the_object_in_steps() {
+    let bench = bench();
+    let object = bench.put(&get("/a", &[]), b"", stored());
+    for hits in 1..=66 {
+        bench.hit(&mut get("/a", &[]));
+        assert_eq!(object.hits(), hits);
+    }
+    (0..100).for_each(|_| drop(bench.hit(&mut get("/a", &[]))));
+    assert_eq!(object.hits(), 130, "two from the store, and 128 of 164");
+    drop(bench);
+    assert_eq!(object.hits(), 166);
 }
 
 /// Runs a check on an entry of the store, and again when the worker has it at hand.

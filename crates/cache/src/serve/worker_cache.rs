@@ -9,7 +9,7 @@ use message::{Body, Headers, SharedHeaders};
 use super::respond::StatusHeaders;
 use crate::filter_config::FilterConfig;
 use crate::limits::{
-    HOT_ACCEPT_ENCODING_BYTES_MAX, HOT_BODY_BYTES_MAX, WORKER_CACHE_BYTES_MAX,
+    HOT_ACCEPT_ENCODING_BYTES_MAX, HOT_BODY_BYTES_MAX, HOT_HITS_STEP, WORKER_CACHE_BYTES_MAX,
     WORKER_CACHE_BYTES_MIN, WORKER_CACHE_FRACTION, WORKER_CACHE_SLOTS,
 };
 use crate::store::{TableEntry, WorkerTable};
@@ -53,6 +53,8 @@ pub(crate) struct HotEntry {
     codings: RefCell<[Weak<HotEntry>; CODINGS]>,
     /// Responses served from it.
     given: Cell<u32>,
+    /// Lookups that found it.
+    found: Cell<u32>,
     /// The coding that was chosen last.
     chosen: RefCell<Option<LastChoice>>,
 }
@@ -80,12 +82,22 @@ impl HotEntry {
             head: RefCell::default(),
             codings: RefCell::default(),
             given: Cell::new(0),
+            found: Cell::new(0),
             chosen: RefCell::default(),
         }
     }
 
-    pub(crate) fn object(&self) -> &Arc<Object> {
-        &self.object
+    /// Counts a use. The object is written for the first ones and then in steps, because other
+    /// workers read it.
+    pub(crate) fn count_use(&self) {
+        self.object.state.count_use();
+        let found = self.found.get().wrapping_add(1);
+        self.found.set(found);
+        if found <= HOT_HITS_STEP {
+            self.object.add_hits(1);
+        } else if found.is_multiple_of(HOT_HITS_STEP) {
+            self.object.add_hits(HOT_HITS_STEP);
+        }
     }
 
     /// A coding in the table, if it is still in the store.
@@ -143,6 +155,15 @@ impl HotEntry {
             *head = (now_secs, SharedHeaders::from(&headers));
         }
         head.1.headers()
+    }
+}
+
+impl Drop for HotEntry {
+    fn drop(&mut self) {
+        let found = self.found.get();
+        if found > HOT_HITS_STEP {
+            self.object.add_hits(found % HOT_HITS_STEP);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ mod weight;
 
 use shard::StoreTime;
 pub(super) use shard::{Shard, canonical};
-pub(super) use weight::weigh;
+pub(crate) use weight::weigh;
 
 /// Why an object was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ mod lifecycle;
 mod model;
 mod purging;
 mod races;
+mod top;
 
 pub(super) const MIB: u64 = 1024 * 1024;
 const ROUTE: &str = "\0route";
@@ -84,6 +85,7 @@ impl Sample<'_> {
             content: Content::Memory(Bytes::from(vec![b'x'; self.body])),
             coding: None,
             derived: self.derived_of.is_some(),
+            hits: Default::default(),
             tags: self.tags.clone().into(),
         };
         let kind = ObjectKind::Response(response);

@@ -50,6 +50,7 @@ fn response(content: &[u8], coding: Option<Coding>) -> StoredResponse {
         content: Content::Memory(Bytes::from(bytes)),
         coding,
         derived: false,
+        hits: Default::default(),
         tags: Box::default(),
     }
 }

@@ -29,6 +29,7 @@ Examples:
   tidegate ctl log-level debug
   tidegate ctl reload --wait
   tidegate ctl reload --app shop
+  tidegate ctl caches pages --top
   tidegate ctl caches pages --explain http://shop.example/a
   tidegate ctl purge pages --tag catalog --soft
   tidegate ctl profile --seconds 30 --out shop.svg

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use settings::Size;
 
+use super::live_log::for_terminal;
 use super::status::{heads, list, text};
 use crate::output::columns;
 
@@ -57,6 +58,36 @@ pub(crate) fn table(caches: &Value) -> String {
     page
 }
 
+/// Formats the response of `/v1/caches/NAME/top` as two tables.
+pub(crate) fn top_entries_tables(top: &Value) -> String {
+    let parts = [("Most hits", "by_hits"), ("Most memory", "by_memory")];
+    let table = |(title, list_name): (&str, &str)| {
+        let mut rows =
+            heads(["HITS", "MEMORY", "CONTENT", "STATUS", "AGE", "FRESH", "CODING", "URL"]);
+        for entry in list(top, list_name) {
+            let seconds = |name: &str| match entry[name].as_i64() {
+                Some(seconds) => format!("{seconds}s"),
+                None => "-".to_owned(),
+            };
+            rows.push([
+                text(entry, "hits"),
+                bytes(&entry["memory_bytes"]),
+                bytes(&entry["bytes"]),
+                text(entry, "status"),
+                seconds("age_s"),
+                seconds("fresh_s"),
+                entry["coding"].as_str().unwrap_or("-").to_owned(),
+                for_terminal(&text(entry, "url")),
+            ]);
+        }
+        match rows.len() {
+            1 => format!("{title}: none\n"),
+            _ => format!("{title}\n{}", columns(&rows, 0)),
+        }
+    };
+    parts.map(table).join("\n")
+}
+
 /// Formats the content of a disk tier, or its failure.
 fn disk(disk: &Value) -> String {
     match &disk["failed"] {
@@ -88,7 +119,19 @@ pub(super) fn bytes(value: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::table;
+    use super::{table, top_entries_tables};
+
+    #[test]
+    fn the_top_responses_in_two_tables() {
+        let entry = json!({
+            "url": "http://a/\u{1b}[2J", "hits": 7, "memory_bytes": 2048, "bytes": 100,
+            "status": 200, "age_s": 3, "fresh_s": -1, "coding": null,
+        });
+        let page = top_entries_tables(&json!({ "by_hits": [entry], "by_memory": [] }));
+        let row = "7     2.0KiB  100B     200     3s   -1s    -       http://a/\\u{1b}[2J\n";
+        assert!(page.starts_with("Most hits\n") && page.contains(row), "{page}");
+        assert!(page.ends_with("\nMost memory: none\n"), "{page}");
+    }
 
     #[test]
     fn caches_at_a_glance() {

@@ -14,7 +14,7 @@ use wire::token::{is_field_value, is_token};
 
 use crate::limits::DISK_HEAD_BYTES_MAX;
 use crate::rules::{Flags, Meta, SearchRule, Vary};
-use crate::{Content, Key, Object, ObjectKind, StoredResponse};
+use crate::{Content, Hits, Key, Object, ObjectKind, StoredResponse};
 
 /// Length of a header.
 pub(super) const HEADER_BYTES: usize = 40;
@@ -303,7 +303,8 @@ impl<'a> RecordReader<'a> {
         let head = SharedHeaders::from(&self.fields()?);
         let hidden = self.fields()?;
         let hidden = (!hidden.is_empty()).then(|| Box::new(SharedHeaders::from(&hidden)));
-        Some(StoredResponse { version, meta, head, hidden, content, coding, derived: false, tags })
+        let (derived, hits) = (false, Hits::default());
+        Some(StoredResponse { version, meta, head, hidden, content, coding, derived, hits, tags })
     }
 }
 

@@ -163,6 +163,11 @@ impl Shard {
         Some(object)
     }
 
+    /// The weight of the object in a slot.
+    pub(in crate::store) fn weight_of(&self, at: u32) -> u64 {
+        self.queues.weight_of(at)
+    }
+
     /// The slots of a URL.
     pub(in crate::store) fn of_url(&self, url_hash: u64, url: &[u8]) -> impl Iterator<Item = u32> {
         self.urls.iter_hash(url_hash).copied().filter(move |at| {
@@ -229,6 +234,7 @@ impl Shard {
         self.slots[at as usize].tags = self.tags.add(at, tags_of(&object));
         self.queues.reweigh(at, weight);
         object.state.set_uses(old.state.uses());
+        object.add_hits(old.hits());
         let version = |object: &Object| canonical(object).map(|response| response.version);
         if let Some(before) = version(&old)
             && version(&object) != Some(before)

@@ -25,7 +25,7 @@ const LOST_PART: usize = 3;
 const BLOCK_BINS_MAX: usize = 32 * 1024;
 
 /// The memory of an object in the store.
-pub(in crate::store) fn weigh(object: &Object) -> u64 {
+pub(crate) fn weigh(object: &Object) -> u64 {
     let mut bytes = block(COUNTERS + size_of::<Object>()) + block(object.key.text().len());
     if let Some(response) = object.response() {
         bytes += head(&response.head) + block(size_of_val(&*response.tags));

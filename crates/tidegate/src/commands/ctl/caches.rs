@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::ctl::{Client, caches_table};
+use crate::ctl::{Client, caches_table, json_for_terminal, top_entries_tables};
 use crate::failure::Failure;
 use crate::output::print;
 
 /// The arguments that select what to purge.
 const WHAT: [&str; 5] = ["url", "prefix", "tag", "group", "all"];
 
-/// Show caches, or explain why a request is a hit or a miss
+/// Show caches, the top responses of one, or explain why a request is a hit or a miss
 #[derive(Debug, clap::Args)]
 pub(super) struct CachesOf {
     /// The cache [default: all]
@@ -18,6 +18,12 @@ pub(super) struct CachesOf {
     /// Explain how a request for this URL would be handled, and show what is stored for it
     #[arg(long, value_name = "URL", requires = "name")]
     explain: Option<String>,
+
+    /// Show so many responses with the most hits, and as many that take the most memory
+    /// [default: 10]
+    #[arg(long, value_name = "N", requires = "name", conflicts_with = "explain")]
+    #[arg(num_args = 0..=1, default_missing_value = "10")]
+    top: Option<u32>,
 
     /// A header field of that request, name: value
     #[arg(short = 'H', long = "header", value_name = "FIELD", requires = "explain")]
@@ -72,6 +78,13 @@ impl CachesOf {
             return show(&caches, caches_table(&caches), self.json);
         };
         let path = format!("/v1/caches/{}", encoded(name));
+        if let Some(limit) = self.top {
+            let top = client.ask("GET", &format!("{path}/top?limit={limit}"))?;
+            return print(&match self.json {
+                true => json_for_terminal(&format!("{top:#}\n")),
+                false => top_entries_tables(&top),
+            });
+        }
         let Some(url) = &self.explain else {
             let cache = client.ask("GET", &path)?;
             let table = caches_table(&json!({ "caches": [cache] }));
