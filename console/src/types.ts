@@ -95,12 +95,23 @@ export interface Cache {
 
 export interface CacheEntry {
   url: string;
+  /** The URL has a secret, which is masked. */
+  masked: boolean;
   route: string;
-  status: number;
-  bytes: number;
-  age_s: number;
-  fresh_s: number;
-  tags: string[];
+  kind: string;
+  status: number | null;
+  coding: string | null;
+  bytes: number | null;
+  memory_bytes: number;
+  hits: number;
+  age_s: number | null;
+  fresh_s: number | null;
+  tags: number;
+}
+
+export interface TopEntries {
+  by_hits: CacheEntry[];
+  by_memory: CacheEntry[];
 }
 
 export interface FleetNode {
@@ -163,6 +174,7 @@ export interface Worker {
   connections: { active: number; idle: number; tunnels: number };
   in_flight: number;
   responses: Record<string, number>;
+  lua: { vms: number; memory_bytes: number; memory_limit_bytes: number; replaced: number } | null;
 }
 
 export type Attributes = Record<string, string | number>;

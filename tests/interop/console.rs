@@ -14,6 +14,8 @@ use crate::tools::{Browser, command, node_packages};
 /// The programs end themselves before that.
 const VISIT_WITHIN: Duration = Duration::from_secs(270);
 
+const PAGE: &str = "return function(request, response) response:text('lua') end";
+
 /// The configuration is written so that the page can change it: secrets are visible to `all`.
 fn config(shop: &Upstream, volatile: &Upstream, routes: usize) -> String {
     let (shop, volatile) = (shop.address(), volatile.address());
@@ -50,6 +52,7 @@ routes:
 - name: page
   match: {{ path: /page }}
   handler: {{ respond: {{ headers: {{ content-type: text/html }}, body: "<!doctype html>" }} }}
+- {{ name: lua, match: {{ path: /lua }}, handler: {{ lua: page.lua }} }}
 - {{ name: volatile, match: {{ path: /volatile }}, handler: {{ upstream: volatile }} }}
 - {{ name: api, match: {{ path: "/api/{{*rest}}" }}, handler: {{ upstream: shop }} }}
 - name: cached
@@ -88,7 +91,8 @@ fn the_console_is_fast_with_5000_routes() {
 fn visit(script: &str, routes: usize) -> Option<Exit> {
     let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let (visitor, volatile) = (Visitor::found()?, volatile());
-    let server = Launch::new(&config(&upstream, &volatile, routes)).start();
+    let config = config(&upstream, &volatile, routes);
+    let server = Launch::new(&config).file("page.lua", PAGE).start();
     Some(visitor.start(script, &server).wait())
 }
 

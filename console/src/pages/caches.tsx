@@ -1,11 +1,17 @@
-// Caches: what they hold, why a URL is a miss, purges.
-import { useState } from "preact/hooks";
+// Caches: what they hold, their top responses, why a URL is a miss, purges.
+import { useEffect, useRef, useState } from "preact/hooks";
 import { call, inPath, json, may, post } from "../api";
 import { bytes, count, share, span, total } from "../format";
 import { Confirm, Failure, Field, Table, useAction, useLoaded } from "../parts";
-import type { Cache, CacheEntry } from "../types";
+import type { Cache, CacheEntry, TopEntries } from "../types";
 
 const EVERY_MS = 3000;
+const TOP_EVERY_MS = 10_000;
+const TOP = 10;
+const ORDERS = [
+  { by: "by_hits", label: "Most hits" },
+  { by: "by_memory", label: "Most memory" },
+] as const;
 const SHOWN = 100;
 const PURGES = [
   { kind: "url", label: "URL, with all variants" },
@@ -25,18 +31,95 @@ interface Page {
   next: number | null;
 }
 
-function LookUp({ cache }: { cache: string }) {
+/** A URL that was chosen in the list of the top responses; another choice is another object. */
+interface Chosen {
+  url: string;
+}
+
+/** A number that an entry may not have. */
+function known(n: number | null, shown: (n: number) => string): string {
+  return n === null ? "–" : shown(n);
+}
+
+interface TopProps {
+  cache: string;
+  /** Changes when something was purged. */
+  turn: number;
+  onLookUp: (chosen: Chosen) => void;
+  onPurge: (chosen: Chosen) => void;
+}
+
+function TopRow({ entry, onLookUp, onPurge }: { entry: CacheEntry } & Omit<TopProps, "cache" | "turn">) {
+  return (
+    <tr>
+      <td class="wide">
+        {entry.url} {entry.coding && <span class="tag soft">{entry.coding}</span>}
+      </td>
+      <td>{count(entry.hits)}</td>
+      <td>{bytes(entry.memory_bytes)}</td>
+      <td>{known(entry.bytes, bytes)}</td>
+      <td>{known(entry.age_s, span)}</td>
+      <td>{known(entry.fresh_s, span)}</td>
+      <td>
+        {entry.masked ? (
+          <span class="soft">its query has a secret</span>
+        ) : (
+          <>
+            <button type="button" aria-label={`Look up ${entry.url}`} onClick={() => onLookUp({ url: entry.url })}>
+              Look up
+            </button>{" "}
+            {may("purge") && (
+              <button type="button" aria-label={`Purge … ${entry.url}`} onClick={() => onPurge({ url: entry.url })}>
+                Purge …
+              </button>
+            )}
+          </>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+function Top({ cache, turn, ...actions }: TopProps) {
+  const load = () => json<TopEntries>(path(cache, `/top?limit=${TOP}`));
+  const { value, error } = useLoaded(load, TOP_EVERY_MS, [cache, turn]);
+  return (
+    <>
+      <Failure error={error} />
+      {ORDERS.filter(({ by }) => value !== null && value[by].length > 0).map(({ by, label }) => (
+        <div key={by}>
+          <h3>{label}</h3>
+          <Table
+            label={`${label} in ${cache}`}
+            head={["URL", "Hits", "Memory", "Content", "Age", "Fresh for", "Actions"]}
+          >
+            {value?.[by].map((entry, index) => <TopRow key={index} entry={entry} {...actions} />)}
+          </Table>
+        </div>
+      ))}
+    </>
+  );
+}
+
+function LookUp({ cache, chosen }: { cache: string; chosen: Chosen | null }) {
   const [url, setUrl] = useState("");
+  const form = useRef<HTMLFormElement>(null);
   const [text, setText] = useState<string | null>(null);
   const [page, setPage] = useState<Page | null>(null);
   const action = useAction();
-  const explain = () =>
+  const explain = (url: string) =>
     action.run(async () => {
       setPage(null);
       const query = new URLSearchParams({ url });
       const response = await call(path(cache, `/explain?${query}`), { headers: { Accept: "text/plain" } });
       setText(await response.text());
     });
+  useEffect(() => {
+    if (!chosen) return;
+    setUrl(chosen.url);
+    explain(chosen.url);
+    form.current?.scrollIntoView({ block: "nearest" });
+  }, [chosen]);
   const list = (after: number | null) =>
     action.run(async () => {
       setText(null);
@@ -48,9 +131,10 @@ function LookUp({ cache }: { cache: string }) {
     <>
       <h3>Look up</h3>
       <form
+        ref={form}
         onSubmit={(event) => {
           event.preventDefault();
-          explain();
+          explain(url);
         }}
       >
         <label class="field wide">
@@ -68,15 +152,16 @@ function LookUp({ cache }: { cache: string }) {
       {text !== null && <pre tabIndex={0}>{text}</pre>}
       {page && (
         <>
-          <Table label={`Responses stored in ${cache}`} head={["URL", "Status", "Size", "Age", "Fresh for", "Tags"]}>
+          <Table label={`Responses stored in ${cache}`} head={["URL", "Status", "Size", "Hits", "Age", "Fresh for", "Tags"]}>
             {page.entries.map((entry, index) => (
               <tr key={index}>
                 <td>{entry.url}</td>
-                <td>{entry.status}</td>
-                <td>{bytes(entry.bytes)}</td>
-                <td>{span(entry.age_s)}</td>
-                <td>{span(entry.fresh_s)}</td>
-                <td>{(entry.tags ?? []).join(", ")}</td>
+                <td>{entry.status ?? entry.kind}</td>
+                <td>{known(entry.bytes, bytes)}</td>
+                <td>{count(entry.hits)}</td>
+                <td>{known(entry.age_s, span)}</td>
+                <td>{known(entry.fresh_s, span)}</td>
+                <td>{count(entry.tags)}</td>
               </tr>
             ))}
           </Table>
@@ -97,13 +182,19 @@ function words(text: string): string[] {
   return text.split(/[\s,]+/).filter(Boolean);
 }
 
-function PurgeForm({ cache, onPurged }: { cache: Cache; onPurged: () => void }) {
+interface PurgeFormProps {
+  cache: Cache;
+  chosen: Chosen | null;
+  onPurged: () => void;
+}
+
+function PurgeForm({ cache, chosen, onPurged }: PurgeFormProps) {
   const [kind, setKind] = useState<Purge>("url");
   const [what, setWhat] = useState("");
   const [isSoft, setSoft] = useState(false);
   const [preview, setPreview] = useState<string[] | null>(null);
   const action = useAction();
-  const ask = () =>
+  const ask = (kind: Purge, what: string) =>
     action.run(async () => {
       if (kind === "tags" || kind === "groups") {
         setPreview([`responses with ${kind} ${words(what).join(", ")}; the server finds them`]);
@@ -111,9 +202,17 @@ function PurgeForm({ cache, onPurged }: { cache: Cache; onPurged: () => void }) 
       }
       const query = new URLSearchParams({ prefix: kind === "all" ? "" : what, limit: String(SHOWN) });
       const page = await json<Page>(path(cache.name, `/entries?${query}`));
-      const urls = page.entries.map((entry) => entry.url).filter((url) => kind !== "url" || url === what);
+      // A masked URL cannot be compared.
+      const entries = page.entries.filter((entry) => kind !== "url" || entry.masked || entry.url === what);
+      const urls = entries.map((entry) => entry.url);
       setPreview(page.next === null ? urls : [...urls, "… and perhaps more"]);
     });
+  useEffect(() => {
+    if (!chosen) return;
+    setKind("url");
+    setWhat(chosen.url);
+    ask("url", chosen.url);
+  }, [chosen]);
   const purge = () =>
     action.run(async () => {
       const value = kind === "all" ? true : kind === "tags" || kind === "groups" ? words(what) : what;
@@ -129,7 +228,7 @@ function PurgeForm({ cache, onPurged }: { cache: Cache; onPurged: () => void }) 
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          ask();
+          ask(kind, what);
         }}
       >
         <Field label="What">
@@ -170,6 +269,24 @@ function PurgeForm({ cache, onPurged }: { cache: Cache; onPurged: () => void }) 
   );
 }
 
+/** What can be done with the responses of a cache, and its top ones. */
+function Contents({ cache, onPurged }: { cache: Cache; onPurged: () => void }) {
+  const [lookedUp, setLookedUp] = useState<Chosen | null>(null);
+  const [purged, setPurged] = useState<Chosen | null>(null);
+  const [turn, setTurn] = useState(0);
+  const changed = () => {
+    setTurn((n) => n + 1);
+    onPurged();
+  };
+  return (
+    <>
+      <Top cache={cache.name} turn={turn} onLookUp={setLookedUp} onPurge={setPurged} />
+      <LookUp cache={cache.name} chosen={lookedUp} />
+      {may("purge") && <PurgeForm cache={cache} chosen={purged} onPurged={changed} />}
+    </>
+  );
+}
+
 export function Caches() {
   const { value, error, reload } = useLoaded(() => json<{ caches: Cache[] }>("/v1/caches"), EVERY_MS);
   return (
@@ -202,8 +319,7 @@ export function Caches() {
                 </div>
               ))}
             </dl>
-            <LookUp cache={cache.name} />
-            {may("purge") && <PurgeForm cache={cache} onPurged={reload} />}
+            <Contents cache={cache} onPurged={reload} />
           </section>
         );
       })}

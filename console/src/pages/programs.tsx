@@ -1,4 +1,4 @@
-// What runs besides routes: applications and their processes, streams, workers.
+// What runs besides routes: applications and their processes, Lua programs, streams, workers.
 import { inPath, json, may, post } from "../api";
 import { bytes, count, dateTime, total } from "../format";
 import { Failure, Table, useAction, useLoaded } from "../parts";
@@ -86,6 +86,28 @@ function Apps({ apps, onChange }: { apps: App[]; onChange: () => void }) {
   );
 }
 
+/** Lua programs run in the VM of each worker; a reload begins another. */
+function LuaPrograms({ workers }: { workers: Worker[] }) {
+  const rows = workers.flatMap(({ index, lua }) => (lua ? [{ index, ...lua }] : []));
+  if (rows.length === 0) return null;
+  return (
+    <section aria-label="Lua programs">
+      <h2>Lua programs</h2>
+      <Table label="Lua programs" head={["Worker", "VMs", "Memory", "Limit", "Replaced for memory"]}>
+        {rows.map((row) => (
+          <tr key={row.index}>
+            <td>{row.index}</td>
+            <td>{row.vms}</td>
+            <td>{bytes(row.memory_bytes)}</td>
+            <td>{bytes(row.memory_limit_bytes)}</td>
+            <td class={row.replaced > 0 ? "bad" : ""}>{row.replaced}</td>
+          </tr>
+        ))}
+      </Table>
+    </section>
+  );
+}
+
 export function Programs() {
   const { value, error, reload } = useLoaded(load, EVERY_MS);
   return (
@@ -95,6 +117,7 @@ export function Programs() {
         <>
           <Apps apps={value.apps} onChange={reload} />
           {value.apps.length === 0 && <p class="soft">No application runs in processes of its own.</p>}
+          <LuaPrograms workers={value.workers} />
           {value.streams.length > 0 && (
             <section aria-label="Streams">
               <h2>Streams</h2>

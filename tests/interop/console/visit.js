@@ -126,17 +126,47 @@ async function health(page) {
 }
 
 async function caches(page) {
+  const url = "http://shop.example/cached/a";
+  const stored = [
+    ...Array(3).fill("/cached/a"), `/cached/${encodeURIComponent(PATH_MARKUP)}`,
+    `/cached/b?token=s3cret&x=${encodeURIComponent(MARKUP)}`,
+  ];
+  for (const path of stored) assert.equal(await send(path), 200);
   await visit(page, ["caches", "Caches"]);
-  assert.equal(await send("/cached/a"), 200);
-  await page.getByLabel("URL", { exact: true }).fill("http://shop.example/cached/a");
+  const mostHits = page.getByRole("region", { name: "Most hits in pages" });
+  await mostHits.getByRole("cell", { name: url, exact: true }).waitFor();
+  await mostHits.getByRole("cell", { name: "2", exact: true }).waitFor();
+  const mostMemory = page.getByRole("region", { name: "Most memory in pages" });
+  await mostMemory.getByText("token=***").waitFor();
+  assert.equal(await page.getByText("s3cret").count(), 0);
+  await checkAccess(page, "the top responses");
+  await checkWidths(page, "the top responses");
+  await mostHits.getByRole("button", { name: `Look up ${url}`, exact: true }).click();
+  await page.locator("pre").getByText(/hit/i).first().waitFor();
+  assert.equal(await page.getByLabel("URL", { exact: true }).inputValue(), url);
+  await page.getByRole("button", { name: "List stored responses" }).click();
+  const listed = page.getByRole("region", { name: "Responses stored in pages" });
+  await listed.getByRole("cell", { name: url, exact: true }).waitFor();
   await page.getByRole("button", { name: "Hit or miss, and why" }).click();
   await page.locator("pre").getByText(/hit/i).first().waitFor();
-  await page.locator("input[name=purge]").fill("http://shop.example/cached/a");
-  await page.getByRole("button", { name: "Purge …" }).click();
+  await page.locator("input[name=purge]").fill("http://shop.example/cached/b?token=s3cret");
+  await page.getByRole("button", { name: "Purge …", exact: true }).click();
   const dialog = page.getByRole("dialog");
-  await dialog.getByText("http://shop.example/cached/a").waitFor();
+  await dialog.getByText("token=***").waitFor();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await mostHits.getByRole("button", { name: `Purge … ${url}`, exact: true }).click();
+  await dialog.getByText(url).waitFor();
   await dialog.getByRole("button", { name: "Purge" }).click();
   await page.getByText("1 responses were removed.").waitFor();
+  await mostHits.waitFor({ state: "detached" });
+}
+
+async function programs(page) {
+  assert.equal(await send("/lua"), 200);
+  await visit(page, ["programs", "Programs"]);
+  const lua = page.getByRole("region", { name: "Lua programs" }).first();
+  await lua.getByRole("cell", { name: /^[\d.]+ [KM]iB$/ }).first().waitFor();
+  await checkAccess(page, "Lua programs");
 }
 
 async function configuration(page) {
@@ -246,6 +276,9 @@ async function reader(browser) {
   await visit(page, ["upstreams", "Upstreams"]);
   await page.getByRole("table").first().waitFor();
   assert.equal(await page.getByRole("button", { name: /^Drain / }).count(), 0);
+  await visit(page, ["caches", "Caches"]);
+  await page.getByRole("button", { name: "List stored responses" }).waitFor();
+  assert.equal(await page.getByRole("button", { name: /^Purge/ }).count(), 0);
   await visit(page, ["configuration", "Configuration"]);
   await page.getByText("Secrets are masked").waitFor();
   assert.equal(await page.getByRole("button", { name: "Check" }).count(), 0);
@@ -322,7 +355,7 @@ async function main() {
   await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
   await everyPage(page);
   const steps = [
-    traffic, routes, upstreams, health, caches, limits, configuration, assistance, events, consumers, nodes,
+    traffic, routes, upstreams, health, caches, programs, limits, configuration, assistance, events, consumers, nodes,
     benchmarks, theme,
   ];
   for (const step of steps) {
