@@ -235,13 +235,18 @@ impl Attempt<'_> {
             if authorization.status == AuthorizationStatus::Valid {
                 continue;
             }
+            let name = authorization.identifier().to_string();
             let challenge = authorization.challenge(wanted.clone()).ok_or_else(|| {
                 IssueError::Failed("the certificate authority does not offer the challenge".into())
             });
             let mut challenge = challenge?;
             let answer = self.answer(&challenge).await?;
             self.answers.push(answer);
-            challenge.set_ready().await?;
+            challenge.set_ready().await.map_err(|error| match error.into() {
+                // The certificate authority has validated it already.
+                IssueError::Failed(why) => IssueError::Failed(format!("{name}: {why}")),
+                other => other,
+            })?;
         }
         Ok(())
     }

@@ -228,8 +228,8 @@ pub trait Handler {
         false
     }
 
-    /// False if [`Handler::handle`] reads no field of the request. Then `traceparent` is not set for
-    /// it, which would cost more than a response that is fixed.
+    /// False if [`Handler::handle`] reads no field of the request. Then `traceparent` is not set
+    /// for it, which would cost more than a response that is fixed.
     fn reads_fields(&self) -> bool {
         true
     }

@@ -7,9 +7,12 @@ use std::collections::HashSet;
 const KEPT: &str = "cache-control: max-age=600\r\n";
 const PAGES: usize = 24;
 
-/// A server on a port, in a fleet of these addresses.
+/// A server on a port, in a fleet of these addresses, which listens: one that did not would be
+/// ejected by the others.
 fn node(origin: &Origin, port: u16, fleet: &[String], owners: &str) -> Tidegate {
-    Tidegate::start(&config(origin, port, fleet, owners))
+    let server = Tidegate::start(&config(origin, port, fleet, owners));
+    server.address("web");
+    server
 }
 
 fn owners(within: &str) -> String {
