@@ -78,6 +78,10 @@ pub enum ChangeError {
 }
 
 impl RegistryState {
+    fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.changes.is_empty()
+    }
+
     fn entry(&self, name: &str) -> Option<&Arc<Entry>> {
         match self.changes.get(name) {
             Some(change) => change.entry.as_ref(),
@@ -378,6 +382,11 @@ impl Directory {
     pub(crate) fn named(&self, id: &CredentialId, name: &str) -> Rc<Consumer> {
         let consumer = self.with(id, Some(name), |known| known.consumer.clone());
         consumer.unwrap_or_else(|| Consumer::named(name))
+    }
+
+    /// True if there are no entries.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.registry.read().is_empty()
     }
 
     /// The consumer of a token's subject, whose identity is `id`; one without an entry has only the

@@ -10,8 +10,7 @@ mod strict_json;
 
 use std::cell::RefCell;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64_simd::URL_SAFE_NO_PAD;
 use memchr::memchr_iter;
 use serde_json::Value as Json;
 
@@ -135,8 +134,10 @@ impl TokenVerifier {
     }
 }
 
+/// Decodes a part, as strictly as `base64` does, which takes three times as long: of what a token
+/// costs in addition to its signature that was a fifth.
 fn decode(part: &[u8]) -> Result<Vec<u8>, Invalid> {
-    URL_SAFE_NO_PAD.decode(part).map_err(|_| "the token is not base64url")
+    URL_SAFE_NO_PAD.decode_to_vec(part).map_err(|_| "the token is not base64url")
 }
 
 impl TokenHeader {
@@ -246,4 +247,28 @@ fn flatten(name: String, value: Json, pairs: &mut ClaimPairs) -> Result<(), Inva
     }
     pairs.push((name.into(), text.into()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    use super::decode;
+
+    #[test]
+    fn parts_are_decoded_as_strictly_as_by_base64() {
+        let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        for length in 0..100 {
+            let part: Vec<u8> =
+                alphabet.iter().cycle().skip(length).take(length).copied().collect();
+            for at in 0..length {
+                for byte in [b'=', b'+', b'/', b'.', b' ', b'\n', b'~', 0, 0xff, b'A', b'B', b'_'] {
+                    let mut part = part.clone();
+                    part[at] = byte;
+                    assert_eq!(decode(&part).ok(), URL_SAFE_NO_PAD.decode(&part).ok(), "{part:?}");
+                }
+            }
+        }
+    }
 }
