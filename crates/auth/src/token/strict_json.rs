@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 
 /// An object with a few members, in their order: a list, because most have fewer than a hash table
 /// pays for.
@@ -56,7 +56,10 @@ impl<'de> Visitor<'de> for ObjectVisitor {
         while let Some((name, Strict(value))) = entries.next_entry()? {
             members.push((name, value));
         }
-        if has_name_twice(&members) { Err(twice()) } else { Ok(Object(members)) }
+        match has_name_twice(&members) {
+            true => Err(A::Error::custom("a name is written twice")),
+            false => Ok(Object(members)),
+        }
     }
 }
 
@@ -71,10 +74,6 @@ fn has_name_twice(members: &[(String, Json)]) -> bool {
     }
     let is_in = |name: &String, before: &[(String, Json)]| before.iter().any(|(n, _)| n == name);
     names.enumerate().any(|(at, name)| is_in(name, &members[..at]))
-}
-
-fn twice<E: Error>() -> E {
-    E::custom("a name is written twice")
 }
 
 struct Strict(Json);
@@ -126,14 +125,9 @@ impl<'de> Visitor<'de> for StrictVisitor {
         Ok(Strict(Json::Array(list)))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Strict, A::Error> {
-        let mut object = Map::new();
-        while let Some((name, Strict(value))) = members.next_entry::<String, Strict>()? {
-            if object.insert(name, value).is_some() {
-                return Err(twice());
-            }
-        }
-        Ok(Strict(Json::Object(object)))
+    fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<Strict, A::Error> {
+        let object = ObjectVisitor.visit_map(entries)?;
+        Ok(Strict(Json::Object(object.into_iter().collect())))
     }
 }
 

@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 /// What a keyword contains.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Content {
     /// No schema.
     Plain,
@@ -92,9 +92,17 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     KEYWORDS.iter().map(|(name, _)| *name)
 }
 
+/// What a keyword contains; `None` if a schema may not have it.
+fn content(name: &str) -> Option<Content> {
+    if name.starts_with("x-") {
+        return Some(Plain);
+    }
+    KEYWORDS.iter().find(|(keyword, _)| *keyword == name).map(|(_, content)| *content)
+}
+
 /// True if a schema may have this keyword.
 pub fn is_keyword(name: &str) -> bool {
-    name.starts_with("x-") || names().any(|keyword| keyword == name)
+    content(name).is_some()
 }
 
 /// An unknown keyword of a schema or of one within it, and the JSON Pointer of that one.
@@ -102,21 +110,19 @@ pub(super) fn unknown(schema: &Value) -> Option<(String, &str)> {
     let mut nested = vec![(String::new(), schema)];
     while let Some((place, schema)) = nested.pop() {
         for (name, value) in schema.as_object().into_iter().flatten() {
-            let known = KEYWORDS.iter().find(|(keyword, _)| keyword == name);
+            let Some(content) = content(name) else { return Some((place, name)) };
             let inside = || format!("{place}/{name}");
-            match (known, value) {
-                (Some((_, Schemas)), Value::Array(all)) => {
+            match (content, value) {
+                (Schemas, Value::Array(all)) => {
                     let number = |(at, one)| (format!("{}/{at}", inside()), one);
                     nested.extend(all.iter().enumerate().map(number));
                 }
-                (Some((_, Schemas)), one) => nested.push((inside(), one)),
-                (Some((_, Named)), Value::Object(all)) => {
+                (Schemas, one) => nested.push((inside(), one)),
+                (Named, Value::Object(all)) => {
                     nested
                         .extend(all.iter().map(|(key, one)| (format!("{}/{key}", inside()), one)));
                 }
-                (Some(_), _) => {}
-                (None, _) if name.starts_with("x-") => {}
-                (None, _) => return Some((place, name)),
+                (Plain | Named, _) => {}
             }
         }
     }
