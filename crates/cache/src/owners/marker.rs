@@ -27,21 +27,21 @@ pub(crate) type KeyDigest = [u8; 16];
 
 pub(crate) fn key_digest(key: &[u8]) -> KeyDigest {
     let digest: [u8; 32] = Sha256::digest(key).into();
-    first(&digest)
+    first_half(&digest)
 }
 
-fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    bytes.first_chunk().copied().unwrap_or([0; N])
+fn first_half(digest: &[u8; 32]) -> [u8; 16] {
+    digest.first_chunk().copied().unwrap_or_default()
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+fn hex(bytes: [u8; 16]) -> String {
+    format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
 /// Reads 16 bytes; `None` for anything but 32 digits, which have one spelling.
 fn read_hex(text: &str) -> Option<[u8; 16]> {
     let number = u128::from_str_radix(text, 16).ok()?.to_be_bytes();
-    (hex(&number) == text).then_some(number)
+    (hex(number) == text).then_some(number)
 }
 
 /// The secret that the servers of a fleet share.
@@ -65,7 +65,7 @@ impl FleetSecret {
 
     fn sign(&self, parts: [&str; 2]) -> String {
         let code: [u8; 32] = self.code(parts).finalize().into_bytes().into();
-        hex(&first::<16>(&code))
+        hex(first_half(&code))
     }
 
     /// Compares in constant time.
@@ -90,7 +90,7 @@ impl AskMarker {
     fn text(&self) -> String {
         let AskMarker { process, nonce, scheme, key } = self;
         let scheme = if *scheme == Scheme::Https { 's' } else { 'p' };
-        format!("{process:016x}{nonce:016x}{scheme}{}", hex(key))
+        format!("{process:016x}{nonce:016x}{scheme}{}", hex(*key))
     }
 
     /// The value of the field.
