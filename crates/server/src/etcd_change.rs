@@ -111,11 +111,18 @@ impl StoredDocuments {
             let excess = (self.history.len() + 1).saturating_sub(KEPT);
             success.extend(self.history.iter().take(excess.min(8)).cloned().map(delete));
         }
-        if success.len() > OPERATIONS || bytes > REQUEST_BYTES {
+        if success.len() > OPERATIONS {
             return Err(format!(
-                "{} changes with {bytes} bytes are more than etcd takes at once\n\
+                "{} changes are more than etcd takes at once, which is {OPERATIONS}\n\
                  Put more into one document, or apply fewer changes.",
                 success.len()
+            ));
+        }
+        if bytes > REQUEST_BYTES {
+            return Err(format!(
+                "changes of {bytes} bytes are more than etcd takes at once, which is \
+                 {REQUEST_BYTES}\n\
+                 Apply fewer changes, or shorten the largest document."
             ));
         }
         let request = TxnRequest { success, ..self.unchanged(address) };

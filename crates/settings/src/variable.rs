@@ -145,12 +145,10 @@ fn member(family: &str, part: &str) -> Result<Variable, String> {
 fn unknown(name: &str) -> String {
     let words = PLAIN.iter().map(|(word, _)| *word);
     let (head, part) = name.split_once('.').unwrap_or((name, ""));
-    let near = match part.is_empty() {
-        true => nearest(head, words).map(str::to_owned).or_else(|| {
-            nearest(head, FAMILIES.iter().copied()).map(|family| format!("{family}.NAME"))
-        }),
-        false => nearest(head, FAMILIES.iter().copied()).map(|family| format!("{family}.{part}")),
-    };
+    let near = nearest(name, words).map(str::to_owned).or_else(|| {
+        let family = nearest(head, FAMILIES.iter().copied())?;
+        Some(format!("{family}.{}", if part.is_empty() { "NAME" } else { part }))
+    });
     let shown = crate::node::quote(name);
     match near {
         Some(near) => format!("unknown variable {shown}, did you mean \"{near}\"?"),
@@ -253,6 +251,8 @@ mod tests {
             ("header.", "lacks the name"),
             ("header.a b", "characters"),
             ("header.a:b", "not a valid header name"),
+            ("client.ip", "unknown variable \"client.ip\", did you mean \"client_ip\"?"),
+            ("tls.versoin", "did you mean \"tls.version\"?"),
             ("", "unknown variable"),
         ] {
             let out = Variable::parse(name).unwrap_err();
