@@ -14,17 +14,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_server::{LIVE_CLIENTS_MAX, LiveFilter, LiveWatch};
 use message::{
-    AttributeValue, Body, BodyStream, Fault, FinishedTrace, Frame, LocalFuture, Response, Span,
+    AttributeValue, Attributes, Body, BodyStream, Fault, FinishedTrace, Frame, LocalFuture,
+    Response, Span,
 };
 use plugin::Condition;
-use serde_json::{Map, Value as Json, json};
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use settings::nearest;
 use upstream::StatusRange;
 use wire::target;
-use wire::trace_context::SpanId;
 
 use crate::control::Control;
-use crate::limits::{LINES_PER_PAUSE, LOG_CONDITIONS, LOG_PAUSE, LOG_SILENCE};
+use crate::limits::{LINES_PER_PAUSE, LOG_CONDITIONS, LOG_PAUSE, LOG_RULES, LOG_SILENCE};
 use crate::messages::{ApiResult, time};
 use crate::problem::Problem;
 use crate::sessions::Session;
@@ -147,8 +148,14 @@ struct Source {
     session: Option<Rc<Session>>,
     remaining: Cell<u64>,
     is_begun: Cell<bool>,
-    /// What the routes seen so far match, by version of the configuration and name.
-    rules: RefCell<BTreeMap<(String, String), String>>,
+    rules: RefCell<Rules>,
+}
+
+/// What the routes seen so far match, in one version of the configuration.
+#[derive(Default)]
+struct Rules {
+    version: String,
+    of_routes: BTreeMap<String, String>,
 }
 
 impl Source {
@@ -175,45 +182,48 @@ impl Source {
         None
     }
 
-    fn lines(&self) -> String {
+    fn lines(&self) -> Vec<u8> {
         let queue = self.watch.queue();
-        let mut lines = String::new();
+        let mut lines = Vec::new();
         for _ in 0..LINES_PER_PAUSE {
             if self.remaining.get() == 0 {
                 break;
             }
             let Some(trace) = queue.pop() else { break };
             self.remaining.set(self.remaining.get() - 1);
-            lines.push_str(&self.object(&trace).to_string());
-            lines.push('\n');
+            let Some((request, parts)) = trace.spans.split_last() else { continue };
+            let line = line(&trace, request, parts, self.rule(request));
+            // Texts with names are always JSON, and memory takes them.
+            let _ = serde_json::to_writer(&mut lines, &line);
+            lines.push(b'\n');
         }
         let dropped = queue.take_dropped();
         if dropped > 0 {
-            lines.push_str(&format!("{}\n", json!({ "dropped": dropped })));
+            lines.extend_from_slice(format!("{{\"dropped\":{dropped}}}\n").as_bytes());
         }
         lines
     }
 
-    fn object(&self, trace: &FinishedTrace) -> Json {
-        let mut object = request_object(trace);
-        if let Some(route) = object["attributes"]["tidegate.route"].as_str().map(str::to_owned) {
-            object["match"] = self.rule(route).into();
-        }
-        object
-    }
-
-    /// What a route matches; a few of them are remembered, because asking searches all routes.
-    fn rule(&self, route: String) -> Option<String> {
+    /// What the route of a request matches; a few of them are remembered, because asking searches
+    /// all routes.
+    fn rule(&self, request: &Span) -> Option<String> {
+        let is_route = |(name, _): &(&str, _)| *name == "tidegate.route";
+        let AttributeValue::Text(route) = request.attributes.iter().find(is_route)?.1 else {
+            return None;
+        };
+        let version = self.control.config_version();
         let mut rules = self.rules.borrow_mut();
-        let key = (self.control.config_version(), route);
-        if let Some(rule) = rules.get(&key) {
+        if rules.version != version {
+            *rules = Rules { version, of_routes: BTreeMap::new() };
+        }
+        if let Some(rule) = rules.of_routes.get(&*route) {
             return Some(rule.clone());
         }
-        let rule = self.control.route_rule(&key.1)?;
-        if rules.len() >= crate::limits::LOG_RULES {
-            rules.clear();
+        let rule = self.control.route_rule(&route)?;
+        if rules.of_routes.len() >= LOG_RULES {
+            rules.of_routes.clear();
         }
-        rules.insert(key, rule.clone());
+        rules.of_routes.insert(route.into_owned(), rule.clone());
         Some(rule)
     }
 }
@@ -236,76 +246,103 @@ impl BodyStream for Lines {
     }
 }
 
-/// A finished request as JSON. Its last span is its own; the others are parts of it.
-fn request_object(trace: &FinishedTrace) -> Json {
-    let Some((request, parts)) = trace.spans.split_last() else { return json!({}) };
-    let parents: BTreeMap<SpanId, Option<SpanId>> = trace
-        .spans
-        .iter()
-        .filter(|span| !span.is_step)
-        .map(|span| (span.id, span.parent))
-        .collect();
-    let mut parts: Vec<(usize, &Span)> =
-        parts.iter().map(|span| (depth(span, request.id, &parents), span)).collect();
-    // Parts are recorded when they end.
-    parts.sort_by_key(|(depth, span)| (span.began_us, *depth));
-    let steps: Vec<Json> =
-        parts.into_iter().map(|(depth, span)| step_object(span, request.began_us, depth)).collect();
-    let unix_us = request.began_us.saturating_add(trace.clock_offset_us);
-    let trace_id = trace.context.trace_id_text();
-    json!({
-        "time": time(unix_us / 1000),
-        "trace_id": String::from_utf8_lossy(&trace_id),
-        "duration_us": request.ended_us.saturating_sub(request.began_us),
-        "failed": request.has_failed,
-        "attributes": attributes(request),
-        "steps": steps,
-        "steps_dropped": trace.dropped,
-    })
+/// A finished request.
+#[derive(Serialize)]
+struct Line<'a> {
+    time: String,
+    trace_id: String,
+    duration_us: u64,
+    failed: bool,
+    attributes: Shown<'a>,
+    /// What its route matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    r#match: Option<String>,
+    /// In the order in which they began.
+    steps: Vec<Step<'a>>,
+    steps_dropped: u32,
 }
 
-/// How many spans of the request surround this one.
-fn depth(span: &Span, request: SpanId, parents: &BTreeMap<SpanId, Option<SpanId>>) -> usize {
+/// A part of a request.
+#[derive(Serialize)]
+struct Step<'a> {
+    name: &'a str,
+    /// Since the request began: its connection may have been accepted before.
+    at_us: i64,
+    took_us: u64,
+    /// How many other parts surround it.
+    depth: usize,
+    failed: bool,
+    attributes: Shown<'a>,
+}
+
+fn line<'a>(
+    trace: &'a FinishedTrace,
+    request: &'a Span,
+    parts: &'a [Span],
+    r#match: Option<String>,
+) -> Line<'a> {
+    let signed = |us: u64| i64::try_from(us).unwrap_or(i64::MAX);
+    let step = |span: &'a Span| Step {
+        name: &span.name,
+        at_us: signed(span.began_us) - signed(request.began_us),
+        took_us: span.ended_us.saturating_sub(span.began_us),
+        depth: depth(span, parts),
+        failed: span.has_failed,
+        attributes: Shown(&span.attributes),
+    };
+    let mut steps: Vec<Step<'_>> = parts.iter().map(step).collect();
+    // Parts are recorded when they end.
+    steps.sort_by_key(|step| (step.at_us, step.depth));
+    let unix_us = request.began_us.saturating_add(trace.clock_offset_us);
+    Line {
+        time: time(unix_us / 1000),
+        trace_id: String::from_utf8_lossy(&trace.context.trace_id_text()).into_owned(),
+        duration_us: request.ended_us.saturating_sub(request.began_us),
+        failed: request.has_failed,
+        attributes: Shown(&request.attributes),
+        r#match,
+        steps,
+        steps_dropped: trace.dropped,
+    }
+}
+
+/// How many parts of the request surround this one.
+fn depth(span: &Span, parts: &[Span]) -> usize {
     let mut depth = 0;
-    let mut parent = span.parent;
-    // A parent that was not recorded, because there were too many, ends the chain.
-    while let Some(id) = parent.filter(|id| *id != request) {
-        let Some(next) = parents.get(&id) else { break };
+    let mut inner = span;
+    // A parent that was not recorded, because there were too many, ends the chain, as the request
+    // itself does.
+    while let Some(outer) = parts.iter().find(|part| !part.is_step && Some(part.id) == inner.parent)
+        && depth < parts.len()
+    {
         depth += 1;
-        parent = *next;
-        if depth > parents.len() {
-            break;
-        }
+        inner = outer;
     }
     depth
 }
 
-fn step_object(span: &Span, request_began_us: u64, depth: usize) -> Json {
-    let signed = |us: u64| i64::try_from(us).unwrap_or(i64::MAX);
-    json!({
-        "name": &*span.name,
-        "at_us": signed(span.began_us) - signed(request_began_us),
-        "took_us": span.ended_us.saturating_sub(span.began_us),
-        "depth": depth,
-        "failed": span.has_failed,
-        "attributes": attributes(span),
-    })
-}
+/// The attributes of a span as an object.
+struct Shown<'a>(&'a Attributes);
 
-fn attributes(span: &Span) -> Json {
-    let value = |value: AttributeValue<'_>| match value {
-        AttributeValue::Text(text) => Json::from(text),
-        AttributeValue::Number(number) => json!(number),
-    };
-    let pairs = span.attributes.iter().map(|(name, each)| (name.to_owned(), value(each)));
-    Json::Object(pairs.collect::<Map<_, _>>())
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_map(None)?;
+        for (name, value) in self.0.iter() {
+            match value {
+                AttributeValue::Text(text) => object.serialize_entry(name, &*text)?,
+                AttributeValue::Number(number) => object.serialize_entry(name, &number)?,
+            }
+        }
+        object.end()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::testing::{FakeServer, text};
-    use message::{Attributes, Recording, SpanKind, Trace};
+    use message::{Recording, SpanKind, Trace};
+    use serde_json::json;
     use wire::trace_context::TraceContext;
 
     fn span(id: u8, parent: u8, times: (u64, u64), name: &'static str) -> Span {
@@ -342,7 +379,9 @@ mod tests {
             span(0, 1, (400, 400), "accept"),
             request,
         ];
-        let object = request_object(&finished(spans));
+        let trace = finished(spans);
+        let (request, parts) = trace.spans.split_last().unwrap();
+        let object = serde_json::to_value(line(&trace, request, parts, None)).unwrap();
         let steps: Vec<(&str, i64, u64)> = object["steps"]
             .as_array()
             .unwrap()
@@ -371,9 +410,10 @@ mod tests {
 
     #[test]
     fn a_part_whose_parent_was_not_recorded_has_a_depth() {
-        let parents = BTreeMap::from([([2; 8], Some([3; 8])), ([3; 8], Some([2; 8]))]);
-        assert_eq!(depth(&span(5, 7, (0, 0), "a"), [1; 8], &parents), 0);
-        assert!(depth(&span(5, 2, (0, 0), "a"), [1; 8], &parents) <= 3, "a circle ends");
+        let (first, second) = (span(2, 3, (0, 0), "a"), span(3, 2, (0, 0), "b"));
+        let circle = [first, second];
+        assert_eq!(depth(&span(5, 7, (0, 0), "c"), &circle), 0);
+        assert_eq!(depth(&span(5, 2, (0, 0), "c"), &circle), 2, "a circle ends");
     }
 
     #[test]

@@ -35,6 +35,13 @@ pub struct LiveFilter {
 }
 
 impl LiveFilter {
+    fn is_everything(&self) -> bool {
+        self.route.is_none()
+            && self.statuses.is_none()
+            && self.slow_us.is_none()
+            && self.conditions.is_empty()
+    }
+
     fn matches(&self, request: &Request, status: u16, duration_us: u64) -> bool {
         let has_route =
             |name: &String| request.route.as_ref().is_some_and(|route| *route.name == **name);
@@ -127,6 +134,18 @@ impl LiveClients {
             self.state = log.state.load(Ordering::Acquire);
             self.clients = clients.clone();
         }
+    }
+
+    /// True if a request that begins is to be recorded. While no client can take another request,
+    /// whatever it is, recording costs a worker nothing: the request counts as dropped at once.
+    pub(crate) fn have_room(&self) -> bool {
+        let takes_nothing =
+            |client: &Arc<LiveClient>| client.filter.is_everything() && client.queue.is_full();
+        if !self.clients.iter().all(takes_nothing) {
+            return true;
+        }
+        self.clients.iter().for_each(|client| client.queue.refuse());
+        false
     }
 
     /// The queues of the clients that a finished request is for, and that have room for it.

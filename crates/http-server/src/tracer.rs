@@ -3,9 +3,9 @@
 //! The decision of a client whose trace is continued is followed; that about a new trace depends on
 //! its identity only, so that every server with the same share decides alike. A failed or slow
 //! request is recorded in any case if the settings say so; its upstream has been told otherwise.
-//! While a client watches the live log, every request is recorded for it.
+//! While a client watches the live log, every request is recorded for it that it can take.
 
-use std::cell::RefCell;
+use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 
 use message::{
@@ -75,13 +75,13 @@ impl Tracer {
     /// watched.
     #[inline]
     pub(crate) fn begin(&self, request: &mut Request) {
-        if self.settings.is_some() || self.live.is_watched() {
-            self.begin_trace(request);
+        let is_watched = self.live.is_watched() && self.is_awaited();
+        if self.settings.is_some() || is_watched {
+            self.begin_trace(request, is_watched);
         }
     }
 
-    fn begin_trace(&self, request: &mut Request) {
-        let is_watched = self.live.is_watched();
+    fn begin_trace(&self, request: &mut Request, is_watched: bool) {
         let Some(settings) = &self.settings else {
             let recording = if is_watched { Recording::Steps } else { Recording::Off };
             let context = TraceContext::new(new_trace_id(), new_span_id(), false);
@@ -155,11 +155,21 @@ impl Tracer {
         }
     }
 
+    /// True if a client of the live log may take a request that begins.
+    fn is_awaited(&self) -> bool {
+        self.live_clients().have_room()
+    }
+
     /// The clients of the live log that a finished request is for.
     fn watching(&self, request: &Request, end: &RequestEnd) -> Vec<Arc<LiveQueue>> {
+        self.live_clients().queues(request, end.status, end.duration_us)
+    }
+
+    /// The clients of the live log at this time.
+    fn live_clients(&self) -> RefMut<'_, LiveClients> {
         let mut clients = self.live_clients.borrow_mut();
         clients.update(&self.live);
-        clients.queues(request, end.status, end.duration_us)
+        clients
     }
 
     fn request_span(

@@ -137,6 +137,30 @@ fn a_watched_request_is_recorded_without_traces_in_the_configuration() {
 }
 
 #[test]
+fn a_request_that_no_client_can_take_is_not_recorded() {
+    let live = Arc::new(LiveLog::default());
+    let tracer = Tracer::new(None, live.clone(), []);
+    let all = live.watch(LiveFilter::default()).unwrap();
+    let begin = || {
+        let mut request = request(&[]);
+        tracer.begin(&mut request);
+        tracer.end(&request, &end(200, 1));
+        request.trace.is_some()
+    };
+    while begin() {}
+    assert!(all.queue().is_full());
+    assert_eq!(all.queue().take_dropped(), 1);
+
+    let failures = LiveFilter { statuses: Some(500..=599), ..LiveFilter::default() };
+    let failed = live.watch(failures).unwrap();
+    assert!(begin(), "it may fail");
+    assert_eq!((all.queue().take_dropped(), failed.queue().take_dropped()), (1, 0));
+    drop(failed);
+    all.queue().pop();
+    assert!(begin(), "there is room");
+}
+
+#[test]
 fn one_recording_serves_the_exporter_and_the_live_log() {
     let live = Arc::new(LiveLog::default());
     let watch = live.watch(LiveFilter::default()).unwrap();

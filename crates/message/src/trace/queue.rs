@@ -35,9 +35,13 @@ impl<T> ExportQueue<T> {
         })
     }
 
+    pub fn is_full(&self) -> bool {
+        self.items.is_full()
+    }
+
     /// True if an item finds room. Otherwise it need not be made: it counts as dropped.
     pub fn admits(&self) -> bool {
-        let has_room = !self.items.is_full();
+        let has_room = !self.is_full();
         if !has_room {
             self.refuse();
         }
