@@ -77,12 +77,14 @@ static FILES: [ConsoleFile; 4] = [
 ];
 
 /// The page; a path without the slash at its end is redirected, because the page names its files
-/// relative to it.
+/// relative to it. `/` is too, but not for ever: another program may have this port later.
 pub(crate) fn page(request: &Request) -> Response {
-    if request.target.path().ends_with('/') {
-        return PAGE.response(request);
-    }
-    let mut response = Response::new(308);
+    let status = match request.target.path() {
+        "/" => 307,
+        "/console" => 308,
+        _ => return PAGE.response(request),
+    };
+    let mut response = Response::new(status);
     response.headers.append(Known::Location, "/console/");
     response
 }

@@ -159,6 +159,7 @@ endpoints! {
     GET "/metrics" [] Metrics Metrics
         "All metrics in the Prometheus text format, or as OpenMetrics if `Accept` prefers it: \
          then with traces as exemplars of durations.";
+    GET "/" [] Open Console "Redirects to `/console/`.";
     GET "/console" [] Open Console "Redirects to `/console/`.";
     GET "/console/" [] Open Console
         "The console, a page for browsers, with `admin.console`; it logs in with a token.";

@@ -15,8 +15,10 @@ fn the_page_is_served_under_a_policy_that_allows_its_own_files_only() {
     let script = bench.send(request("GET /console/console.js", &[LOCAL], ""));
     assert_eq!(script.field(Known::ContentType), "text/javascript; charset=utf-8");
     assert_eq!(script.headers.get_str("x-content-type-options"), Some("nosniff"));
-    let bare = bench.send(request("GET /console", &[LOCAL], ""));
-    assert_eq!((bare.status, bare.field(Known::Location)), (308, "/console/"));
+    for (path, status) in [("/", 307), ("/console", 308)] {
+        let other = bench.send(request(&format!("GET {path}"), &[LOCAL], ""));
+        assert_eq!((other.status, other.field(Known::Location)), (status, "/console/"));
+    }
 }
 
 #[test]
