@@ -34,6 +34,7 @@ pub use filter_config::{FetchConfig, FilterConfig};
 pub use filter_plan::{CachePlan, FILTER};
 pub use key::{Key, KeyError, KeyPath, KeyQuery, KeyRules, SignificantParams};
 pub use object::{Content, Hits, Object, ObjectKind, StoredResponse};
+pub use owners::{signed_ask, signed_reply};
 pub(crate) use parts::parts_key;
 pub use parts::{Part, Parts};
 pub use purge_request::{PurgeRequest, PurgeRequestError, PurgeWhat};

@@ -16,6 +16,7 @@ use message::{Request, Response};
 use plugin::{Handler, HandlerSetting, KeyOwner, WorkerContext};
 
 pub(crate) use marker::{ASK, AskMarker, KeyDigest, OWNER, OwnerReply, key_digest};
+pub use marker::{signed_ask, signed_reply};
 
 use crate::Key;
 use crate::settings::OwnersSettings;

@@ -33,6 +33,7 @@ mod lua_pb;
 mod lua_zproto;
 mod message_signature;
 mod mysql;
+mod owner_markers;
 mod path;
 mod postgres;
 mod preamble;
@@ -103,6 +104,7 @@ targets! {
     lua_zproto: lua_zproto::TARGET,
     message_signature: message_signature::TARGET,
     mysql: mysql::TARGET,
+    owner_markers: owner_markers::TARGET,
     path: path::TARGET,
     postgres: postgres::TARGET,
     proto_source: lua_pb::SOURCE,

@@ -38,10 +38,11 @@ fn hex(bytes: [u8; 16]) -> String {
     format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
-/// Reads 16 bytes; `None` for anything but 32 digits, which have one spelling.
-fn read_hex(text: &str) -> Option<[u8; 16]> {
-    let number = u128::from_str_radix(text, 16).ok()?.to_be_bytes();
-    (hex(number) == text).then_some(number)
+/// Reads a number; `None` for anything but so many digits, which have one spelling.
+fn read_number(text: &str, digits: usize) -> Option<u128> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_number = text.len() == digits && text.bytes().all(is_digit);
+    u128::from_str_radix(text, 16).ok().filter(|_| is_number)
 }
 
 /// The secret that the servers of a fleet share.
@@ -70,7 +71,7 @@ impl FleetSecret {
 
     /// Compares in constant time.
     fn verifies(&self, parts: [&str; 2], code: &str) -> bool {
-        let code = read_hex(code);
+        let code = read_number(code, DIGEST_DIGITS).map(u128::to_be_bytes);
         code.is_some_and(|code| self.code(parts).verify_truncated_left(&code).is_ok())
     }
 }
@@ -102,20 +103,30 @@ impl AskMarker {
 
     /// Reads the value of the field; `None` unless a server that knows the secret has written it.
     pub(crate) fn decode(value: &[u8], secret: &FleetSecret) -> Option<AskMarker> {
-        let value = std::str::from_utf8(value).ok().filter(|value| value.is_ascii())?;
-        let (text, code) = value.split_at_checked(ASK_TEXT)?;
+        let (text, code) = AskMarker::split(value)?;
         if !secret.verifies(["ask", text], code) {
             return None;
         }
-        let (process, rest) = text.split_at(NUMBER_DIGITS);
-        let (nonce, rest) = rest.split_at(NUMBER_DIGITS);
-        let (scheme, key) = rest.split_at(1);
-        let number = |text| u64::from_str_radix(text, 16).ok();
+        AskMarker::read(text)
+    }
+
+    /// The text of the marker and the code.
+    fn split(value: &[u8]) -> Option<(&str, &str)> {
+        std::str::from_utf8(value).ok()?.split_at_checked(ASK_TEXT)
+    }
+
+    /// Reads the text, which has one spelling.
+    fn read(text: &str) -> Option<AskMarker> {
+        let (process, rest) = text.split_at_checked(NUMBER_DIGITS)?;
+        let (nonce, rest) = rest.split_at_checked(NUMBER_DIGITS)?;
+        let (scheme, key) = rest.split_at_checked(1)?;
+        let number = |text| u64::try_from(read_number(text, NUMBER_DIGITS)?).ok();
         let scheme = match scheme {
             "s" => Scheme::Https,
-            _ => Scheme::Http,
+            "p" => Scheme::Http,
+            _ => return None,
         };
-        let key = read_hex(key)?;
+        let key = read_number(key, DIGEST_DIGITS)?.to_be_bytes();
         Some(AskMarker { process: number(process)?, nonce: number(nonce)?, scheme, key })
     }
 }
@@ -167,23 +178,45 @@ impl OwnerReply {
         secret: &FleetSecret,
     ) -> Option<OwnerReply> {
         let (text, code) = std::str::from_utf8(value).ok()?.rsplit_once(' ')?;
-        if !secret.verifies([&ask.text(), text], code) {
-            return None;
-        }
+        secret.verifies([&ask.text(), text], code).then(|| OwnerReply::read(text))
+    }
+
+    fn read(text: &str) -> OwnerReply {
         let mut words = text.split(' ');
-        let was_stored = match words.next()? {
-            "own" => return Some(OwnerReply::Own),
-            "stored" => true,
-            "fetched" => false,
-            _ => return Some(OwnerReply::Declined),
+        let was_stored = match words.next() {
+            Some("own") => return OwnerReply::Own,
+            Some("stored") => true,
+            Some("fetched") => false,
+            _ => return OwnerReply::Declined,
         };
         let mut number = || u64::from_str_radix(words.next()?, 16).ok();
         let applied = match (number(), number(), number()) {
             (Some(log), Some(number), Some(mark)) => Some(PositionDigest { log, number, mark }),
             _ => None,
         };
-        Some(OwnerReply::Response { was_stored, applied })
+        OwnerReply::Response { was_stored, applied }
     }
+}
+
+/// For the fuzz target: reads a marker, whoever has written it, and writes it as a server with this
+/// secret does. True if such a server accepts the marker as it is.
+#[doc(hidden)]
+pub fn signed_ask(value: &[u8], secret: &[u8]) -> Option<(String, bool)> {
+    let secret = FleetSecret::new(secret)?;
+    let marker = AskMarker::read(AskMarker::split(value)?.0)?;
+    let is_accepted = AskMarker::decode(value, &secret) == Some(marker);
+    Some((marker.encode(&secret), is_accepted))
+}
+
+/// The same for the reply to a request with the marker `ask`.
+#[doc(hidden)]
+pub fn signed_reply(value: &[u8], ask: &[u8], secret: &[u8]) -> Option<(String, bool)> {
+    let secret = FleetSecret::new(secret)?;
+    let ask = AskMarker::read(AskMarker::split(ask)?.0)?;
+    let (text, _) = std::str::from_utf8(value).ok()?.rsplit_once(' ')?;
+    let reply = OwnerReply::read(text);
+    let is_accepted = OwnerReply::decode(value, &ask, &secret) == Some(reply);
+    Some((reply.encode(&ask, &secret), is_accepted))
 }
 
 #[cfg(test)]
