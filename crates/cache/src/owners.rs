@@ -76,9 +76,9 @@ impl Owners {
         marker
     }
 
-    /// The marker of a request, if another server has written it.
-    pub(crate) fn marker(&self, request: &Request) -> Option<AskMarker> {
-        AskMarker::decode(request.headers.get(ASK)?, &self.secret)
+    /// Reads the marker of a request, if another server has written it.
+    pub(crate) fn marker(&self, value: &[u8]) -> Option<AskMarker> {
+        AskMarker::decode(value, &self.secret)
     }
 
     /// True if this process has written the marker.

@@ -107,16 +107,17 @@ impl AskMarker {
         if !secret.verifies(["ask", text], code) {
             return None;
         }
-        AskMarker::read(text)
+        AskMarker::read(value)
     }
 
-    /// The text of the marker and the code.
+    /// The text of the marker, which the code is of, and the code.
     fn split(value: &[u8]) -> Option<(&str, &str)> {
         std::str::from_utf8(value).ok()?.split_at_checked(ASK_TEXT)
     }
 
-    /// Reads the text, which has one spelling.
-    fn read(text: &str) -> Option<AskMarker> {
+    /// Reads the value of the field, whoever has written it. The text of a marker has one spelling.
+    pub(crate) fn read(value: &[u8]) -> Option<AskMarker> {
+        let (text, _) = AskMarker::split(value)?;
         let (process, rest) = text.split_at_checked(NUMBER_DIGITS)?;
         let (nonce, rest) = rest.split_at_checked(NUMBER_DIGITS)?;
         let (scheme, key) = rest.split_at_checked(1)?;
@@ -203,7 +204,7 @@ impl OwnerReply {
 #[doc(hidden)]
 pub fn signed_ask(value: &[u8], secret: &[u8]) -> Option<(String, bool)> {
     let secret = FleetSecret::new(secret)?;
-    let marker = AskMarker::read(AskMarker::split(value)?.0)?;
+    let marker = AskMarker::read(value)?;
     let is_accepted = AskMarker::decode(value, &secret) == Some(marker);
     Some((marker.encode(&secret), is_accepted))
 }
@@ -212,7 +213,7 @@ pub fn signed_ask(value: &[u8], secret: &[u8]) -> Option<(String, bool)> {
 #[doc(hidden)]
 pub fn signed_reply(value: &[u8], ask: &[u8], secret: &[u8]) -> Option<(String, bool)> {
     let secret = FleetSecret::new(secret)?;
-    let ask = AskMarker::read(AskMarker::split(ask)?.0)?;
+    let ask = AskMarker::read(ask)?;
     let (text, _) = std::str::from_utf8(value).ok()?.rsplit_once(' ')?;
     let reply = OwnerReply::read(text);
     let is_accepted = OwnerReply::decode(value, &ask, &secret) == Some(reply);

@@ -29,24 +29,22 @@ impl CacheFilter {
     /// True if another server has written the marker of a request. The marker of anything else is
     /// removed.
     pub(in crate::filter) fn is_asked(&self, owners: &Owners, request: &mut Request) -> bool {
-        if !request.headers.contains(ASK) {
-            return false;
+        let Some(value) = request.headers.get(ASK) else { return false };
+        let marker = owners.marker(value);
+        match &marker {
+            // The request comes to `take_marker` next, which does not verify it again.
+            Some(marker) => request.marks.set(self, marker.nonce),
+            None => drop(request.headers.remove(ASK)),
         }
-        let is_asked = owners.marker(request).is_some();
-        match is_asked {
-            true => request.marks.set(self, 1),
-            false => drop(request.headers.remove(ASK)),
-        }
-        is_asked
+        marker.is_some()
     }
 
-    /// Takes the marker from a request of another server.
+    /// Takes the verified marker from a request of another server.
     pub(in crate::filter) fn take_marker(&self, request: &mut Request) -> Option<AskMarker> {
-        let owners = self.owners()?;
-        request.marks.get(self)?;
-        let marker = owners.marker(request);
+        let verified = request.marks.get(self)?;
+        let marker = request.headers.get(ASK).and_then(AskMarker::read);
         request.headers.remove(ASK);
-        marker
+        marker.filter(|marker| marker.nonce == verified)
     }
 
     /// Responds to another server.
