@@ -124,3 +124,6 @@ pub const OWNER_SECRET_BYTES_MIN: usize = 16;
 /// What the age of another server's response may be wrong by: it is given in whole seconds, which
 /// the server has rounded twice.
 pub const OWNER_AGE_ERROR_MS: u64 = 2000;
+/// What the clocks of two servers of a fleet may differ by: the time within which a request to an
+/// owner that someone has listened to can be repeated.
+pub const OWNER_CLOCK_ERROR_S: u64 = 60;

@@ -13,12 +13,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use message::{Request, Response};
+use net::clock::wall_secs;
 use plugin::{Handler, HandlerSetting, KeyOwner, WorkerContext};
 
 pub(crate) use marker::{ASK, AskMarker, KeyDigest, OWNER, OwnerReply, key_digest};
 pub use marker::{signed_ask, signed_reply};
 
 use crate::Key;
+use crate::limits::OWNER_CLOCK_ERROR_S;
 use crate::settings::OwnersSettings;
 use marker::FleetSecret;
 
@@ -69,6 +71,7 @@ impl Owners {
         let marker = AskMarker {
             process: self.process,
             nonce: fastrand::u64(..),
+            time_s: wall_secs(),
             scheme: request.scheme,
             key,
         };
@@ -76,9 +79,11 @@ impl Owners {
         marker
     }
 
-    /// Reads the marker of a request, if another server has written it.
+    /// Reads the marker of a request, if another server has written it for a request of now, and
+    /// not for one that someone has listened to and repeats.
     pub(crate) fn marker(&self, value: &[u8]) -> Option<AskMarker> {
-        AskMarker::decode(value, &self.secret)
+        let marker = AskMarker::decode(value, &self.secret)?;
+        (marker.time_s.abs_diff(wall_secs()) <= OWNER_CLOCK_ERROR_S).then_some(marker)
     }
 
     /// True if this process has written the marker.

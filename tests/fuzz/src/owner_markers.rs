@@ -18,7 +18,7 @@ type Signed = fn(&[u8], &[u8]) -> Option<(String, bool)>;
 
 /// A marker with this scheme.
 fn ask(scheme: char) -> String {
-    format!("0123456789abcdef{}{scheme}{}", "f".repeat(16), "0".repeat(32))
+    format!("0123456789abcdef{}{scheme}{}", "f".repeat(32), "0".repeat(32))
 }
 
 /// Markers of requests, without a code and as a server writes them.

@@ -168,7 +168,7 @@ fn a_client_is_not_a_server() {
     let origin = Origin::counting("cache-control: no-store\r\n");
     let ports = [free_port(), free_port()];
     let server = node(&origin, ports[0], &addresses(&ports), &owners("1m"));
-    let forged = format!("tidegate-ask: {}\r\n", "0".repeat(97));
+    let forged = format!("tidegate-ask: {}\r\n", "0".repeat(113));
     let response = get(&server, "/", &forged);
     assert_eq!((response.status, response.header("tidegate-owner")), (200, None));
     assert!(!origin.last().contains("tidegate-ask"), "{}", origin.last());

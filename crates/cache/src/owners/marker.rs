@@ -2,8 +2,8 @@
 //! key, and of its response.
 //!
 //! Both are authenticated with the secret that the servers share, which is never sent. The field of
-//! a request says which server asks, for which key and by which scheme; that of a response belongs
-//! to one such request. Whatever else they say is not trusted.
+//! a request says which server asks, when, for which key and by which scheme; that of a response
+//! belongs to one such request. Whatever else they say is not trusted.
 
 use hmac::{Hmac, KeyInit, Mac};
 use message::Scheme;
@@ -19,8 +19,8 @@ pub(crate) const OWNER: &str = "Tidegate-Owner";
 /// Hexadecimal digits of a number, of a digest of a key and of a code.
 const NUMBER_DIGITS: usize = 16;
 const DIGEST_DIGITS: usize = 32;
-/// The process, a random number, the scheme and the key.
-const ASK_TEXT: usize = 2 * NUMBER_DIGITS + 1 + DIGEST_DIGITS;
+/// The process, a random number, the time, the scheme and the key.
+const ASK_TEXT: usize = 3 * NUMBER_DIGITS + 1 + DIGEST_DIGITS;
 
 /// The digest of the text of a key.
 pub(crate) type KeyDigest = [u8; 16];
@@ -83,15 +83,17 @@ pub(crate) struct AskMarker {
     pub(crate) process: u64,
     /// Distinguishes the request from others.
     pub(crate) nonce: u64,
+    /// When it was written, in seconds since 1970.
+    pub(crate) time_s: u64,
     pub(crate) scheme: Scheme,
     pub(crate) key: KeyDigest,
 }
 
 impl AskMarker {
     fn text(&self) -> String {
-        let AskMarker { process, nonce, scheme, key } = self;
+        let AskMarker { process, nonce, time_s, scheme, key } = self;
         let scheme = if *scheme == Scheme::Https { 's' } else { 'p' };
-        format!("{process:016x}{nonce:016x}{scheme}{}", hex(*key))
+        format!("{process:016x}{nonce:016x}{time_s:016x}{scheme}{}", hex(*key))
     }
 
     /// The value of the field.
@@ -120,6 +122,7 @@ impl AskMarker {
         let (text, _) = AskMarker::split(value)?;
         let (process, rest) = text.split_at_checked(NUMBER_DIGITS)?;
         let (nonce, rest) = rest.split_at_checked(NUMBER_DIGITS)?;
+        let (time, rest) = rest.split_at_checked(NUMBER_DIGITS)?;
         let (scheme, key) = rest.split_at_checked(1)?;
         let number = |text| u64::try_from(read_number(text, NUMBER_DIGITS)?).ok();
         let scheme = match scheme {
@@ -128,7 +131,8 @@ impl AskMarker {
             _ => return None,
         };
         let key = read_number(key, DIGEST_DIGITS)?.to_be_bytes();
-        Some(AskMarker { process: number(process)?, nonce: number(nonce)?, scheme, key })
+        let (process, nonce, time_s) = (number(process)?, number(nonce)?, number(time)?);
+        Some(AskMarker { process, nonce, time_s, scheme, key })
     }
 }
 
@@ -230,7 +234,7 @@ mod tests {
 
     fn ask() -> AskMarker {
         let key = key_digest(b"http://a/\0route");
-        AskMarker { process: 7, nonce: u64::MAX, scheme: Scheme::Https, key }
+        AskMarker { process: 7, nonce: u64::MAX, time_s: 1, scheme: Scheme::Https, key }
     }
 
     #[test]

@@ -310,11 +310,34 @@ fn a_server_that_asks_itself_notices() {
     });
 }
 
+/// The marker of a request of another server, which has waited so long.
+fn marker(age_s: u64, secret: &str) -> String {
+    let time_s = net::clock::wall_secs() - age_s;
+    let text = format!("{}{time_s:016x}p{}", "0".repeat(32), "0".repeat(32));
+    cache::signed_ask(text.as_bytes(), secret.as_bytes()).unwrap().0
+}
+
+/// It passes the filters before the cache, also where the network shows it to others.
+#[test]
+fn a_marker_that_is_repeated_later_is_removed() {
+    block_on_local(async {
+        let (_, mut b) = fleet();
+        let now = done(get_with(&b.route, "/", &[("tidegate-ask", &marker(0, SECRET))]).await);
+        assert_eq!(now.await.unwrap().status, 421, "that of another key");
+        let client = get_with(&b.route, "/", &[("tidegate-ask", &marker(70, SECRET))]).await;
+        let call = b.origin.next_call().await;
+        assert_eq!(call.field("tidegate-ask"), None);
+        call.respond(response_with(200, &[KEPT], "as for any client"));
+        let got = done(client).await.unwrap();
+        assert_eq!((got.status, got.field("tidegate-owner")), (200, ""));
+    });
+}
+
 #[test]
 fn a_marker_that_a_client_wrote_is_removed() {
     block_on_local(async {
         let (mut a, mut b) = fleet();
-        let forged = "0".repeat(97);
+        let forged = marker(0, "a server without the secret");
         let client = get_with(&a.route, "/", &[("tidegate-ask", &forged)]).await;
         let call = b.origin.next_call().await;
         assert_eq!(call.field("tidegate-ask"), None);
