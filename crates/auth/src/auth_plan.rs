@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use message::{HandlerResult, Request};
 use plugin::{
-    FilterPlan, HandlerSetting, HeaderName, MaybeFuture, Middleware, Next, Stage, WorkerContext,
+    CredentialPlace, FilterPlan, HandlerSetting, HeaderName, MaybeFuture, Middleware, Next, Stage,
+    WorkerContext,
 };
 use wire::Known;
 
@@ -37,7 +38,7 @@ impl AuthPlan {
 fn reserved(method: &dyn MethodPlan, last: &dyn LastMethodPlan) -> Rc<[HeaderName]> {
     let forwarded = forwarded(method);
     let mut reserved = last.own_headers();
-    reserved.retain(|name| !forwarded.contains(&format!("header {name}")));
+    reserved.retain(|name| !forwarded.contains(&CredentialPlace::Header(name.to_string())));
     reserved.into()
 }
 
@@ -85,8 +86,8 @@ impl FilterPlan for AuthPlan {
         Some(self)
     }
 
-    fn secret_queries(&self) -> Vec<&str> {
-        self.methods.iter().flat_map(|method| method.secret_queries()).collect()
+    fn credential_places(&self) -> Vec<CredentialPlace> {
+        self.methods.iter().flat_map(|method| method.places()).collect()
     }
 }
 

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use message::{Consumer, Fault, FaultKind, Request};
-use plugin::{FilterKind, FilterPlan, WorkerContext};
+use plugin::{CredentialPlace, FilterKind, FilterPlan, WorkerContext};
 use settings::{Duration, Node, Reader, Schema, SchemaBuilder, Setting};
 use wire::Known;
 use wire::authorization::basic;
@@ -174,8 +174,8 @@ impl MethodPlan for BasicAuthPlan {
         KIND.name
     }
 
-    fn places(&self) -> Vec<String> {
-        vec!["header authorization".to_owned()]
+    fn places(&self) -> Vec<CredentialPlace> {
+        vec![CredentialPlace::Header("authorization".to_owned())]
     }
 
     fn forwards(&self) -> bool {

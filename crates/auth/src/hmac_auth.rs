@@ -14,7 +14,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use message::{Consumer, Fault, FaultKind, LocalFuture, Request};
-use plugin::{Claim, FilterKind, FilterPlan, Keyed, KeyedLimits, KeyedMetrics, WorkerContext};
+use plugin::{
+    Claim, CredentialPlace, FilterKind, FilterPlan, Keyed, KeyedLimits, KeyedMetrics, WorkerContext,
+};
 use settings::{Duration, Node, Reader, Setting, Size};
 use telemetry::{CachePadded, Counter};
 use wire::Known;
@@ -156,12 +158,12 @@ impl MethodPlan for HmacAuthPlan {
         KIND.name
     }
 
-    fn places(&self) -> Vec<String> {
+    fn places(&self) -> Vec<CredentialPlace> {
         let names: &[&str] = match self.0.format {
             SignatureFormat::Rfc9421 => &["signature-input", "signature"],
             SignatureFormat::ShenYu => &["authorization", "shenyu-authorization", "appkey", "sign"],
         };
-        names.iter().map(|name| format!("header {name}")).collect()
+        names.iter().map(|name| CredentialPlace::Header((*name).to_owned())).collect()
     }
 
     fn forwards(&self) -> bool {

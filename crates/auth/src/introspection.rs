@@ -14,7 +14,7 @@ use http_client::{Client, ClientOptions, ClientSettings, PoolLimits, Url};
 use message::{Claims, Fault, FaultKind, Request};
 use net::Resolver;
 use net::tls::ClientTls;
-use plugin::{FilterKind, FilterPlan, WorkerContext};
+use plugin::{CredentialPlace, FilterKind, FilterPlan, WorkerContext};
 use serde_json::Value as Json;
 use settings::{
     Duration, Node, OneOrMany, Reader, Schema, SchemaBuilder, Secret, Setting, Spanned,
@@ -154,7 +154,7 @@ impl MethodPlan for Introspection {
         Some(&self.settings.url)
     }
 
-    fn places(&self) -> Vec<String> {
+    fn places(&self) -> Vec<CredentialPlace> {
         token_source::places(&self.settings.from)
     }
 

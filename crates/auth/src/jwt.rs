@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use message::{Claims, Consumer, Fault, FaultKind, Request};
-use plugin::{FilterKind, FilterPlan, WorkerContext};
+use plugin::{CredentialPlace, FilterKind, FilterPlan, WorkerContext};
 use settings::{Duration, Node, OneOrMany, Reader, Setting};
 use wire::Known;
 
@@ -133,7 +133,7 @@ impl MethodPlan for JwtPlan {
         KIND.name
     }
 
-    fn places(&self) -> Vec<String> {
+    fn places(&self) -> Vec<CredentialPlace> {
         token_source::places(&self.settings.from)
     }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use message::{Consumer, Request};
-use plugin::{FilterKind, FilterPlan, HeaderName, WorkerContext};
+use plugin::{CredentialPlace, FilterKind, FilterPlan, HeaderName, WorkerContext};
 use settings::{Node, OneOrMany, Reader, Secret, Setting};
 use wire::Known;
 use wire::authorization::bearer;
@@ -155,21 +155,17 @@ impl MethodPlan for KeyAuthPlan {
         format!("{keys}{hidden}")
     }
 
-    fn places(&self) -> Vec<String> {
+    fn places(&self) -> Vec<CredentialPlace> {
         let place = |source: &KeySource| match source {
-            KeySource::Header(name) => format!("header {name}"),
-            KeySource::Bearer => "header authorization".to_owned(),
-            KeySource::Query(name) => format!("query {name}"),
+            KeySource::Header(name) => CredentialPlace::Header(name.to_string()),
+            KeySource::Bearer => CredentialPlace::Header("authorization".to_owned()),
+            KeySource::Query(name) => CredentialPlace::Query(name.clone()),
         };
         self.settings.from.iter().map(place).collect()
     }
 
     fn forwards(&self) -> bool {
         !self.settings.hide
-    }
-
-    fn secret_queries(&self) -> Vec<&str> {
-        self.settings.from.iter().filter_map(KeySource::query_name).collect()
     }
 }
 
@@ -222,13 +218,6 @@ impl KeyMethod {
 }
 
 impl KeySource {
-    fn query_name(&self) -> Option<&str> {
-        match self {
-            KeySource::Query(name) => Some(name),
-            KeySource::Header(_) | KeySource::Bearer => None,
-        }
-    }
-
     /// Calls `look` with the key found here. A repeated key counts as none: which one would the
     /// upstream use?
     fn with_key<R>(&self, request: &Request, look: impl FnOnce(&[u8]) -> R) -> Option<R> {

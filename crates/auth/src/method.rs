@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_client::Url;
 use message::{Claims, Consumer, Fault, FaultKind, LocalFuture, Request};
-use plugin::{Filter, MaybeFuture, Step, WorkerContext};
+use plugin::{CredentialPlace, Filter, MaybeFuture, Step, WorkerContext};
 use settings::{Node, Reader};
 use telemetry::{CachePadded, Counter, families};
 use wire::Known;
@@ -18,12 +18,8 @@ pub(crate) trait MethodPlan: Send + Sync {
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Method>;
     /// One line for `explain`, with no secret in it.
     fn describe(&self) -> String;
-    /// Query parameters that credentials are taken from.
-    fn secret_queries(&self) -> Vec<&str> {
-        Vec::new()
-    }
     /// The places of a request that credentials are taken from.
-    fn places(&self) -> Vec<String> {
+    fn places(&self) -> Vec<CredentialPlace> {
         Vec::new()
     }
     /// True if a credential that was accepted is forwarded.
@@ -183,7 +179,7 @@ impl Filter for AuthFilter {
 pub(crate) struct Methods(Vec<CountedMethod>);
 
 /// The places of the credential that a method forwards.
-pub(crate) fn forwarded(plan: &dyn MethodPlan) -> Vec<String> {
+pub(crate) fn forwarded(plan: &dyn MethodPlan) -> Vec<CredentialPlace> {
     if plan.forwards() { plan.places() } else { Vec::new() }
 }
 

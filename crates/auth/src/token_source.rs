@@ -1,7 +1,7 @@
 //! The places of tokens in requests.
 
 use message::Request;
-use plugin::HeaderName;
+use plugin::{CredentialPlace, HeaderName};
 use settings::{Node, Reader, Setting};
 use wire::Known;
 use wire::authorization::bearer;
@@ -67,11 +67,11 @@ pub(crate) fn hide(sources: &[TokenSource], request: &mut Request) {
 }
 
 /// Names of the places.
-pub(crate) fn places(sources: &[TokenSource]) -> Vec<String> {
+pub(crate) fn places(sources: &[TokenSource]) -> Vec<CredentialPlace> {
     let place = |source: &TokenSource| match source {
-        TokenSource::Bearer => "header authorization".to_owned(),
-        TokenSource::Header(name) => format!("header {name}"),
-        TokenSource::Cookie(name) => format!("cookie {name}"),
+        TokenSource::Bearer => CredentialPlace::Header("authorization".to_owned()),
+        TokenSource::Header(name) => CredentialPlace::Header(name.to_string()),
+        TokenSource::Cookie(name) => CredentialPlace::Cookie(name.clone()),
     };
     sources.iter().map(place).collect()
 }

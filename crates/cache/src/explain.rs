@@ -75,7 +75,7 @@ pub struct ObjectDescription {
     pub soft_purged: bool,
     /// Why responses cannot be stored.
     pub why: Option<&'static str>,
-    /// The fields in `Vary` of its URL, or the values of its variant.
+    /// The fields in `Vary` of its URL, or those of its variant with their values.
     pub vary: Option<String>,
     pub tags: usize,
 }
@@ -184,12 +184,17 @@ fn reused(reuse: Reuse, soft: bool) -> (CacheDecision, String) {
 }
 
 impl ObjectDescription {
-    pub fn new(object: &Object, now_secs: u64) -> ObjectDescription {
-        let (route, rest) = parts(&object.key.text()[object.key.url().len()..]);
+    /// Describes an object; the values of fields that are secret are `***`.
+    pub fn new(
+        object: &Object,
+        now_secs: u64,
+        is_secret: &dyn Fn(&[u8]) -> bool,
+    ) -> ObjectDescription {
+        let (route, variant) = parts(&object.key.text()[object.key.url().len()..]);
         let mut described = ObjectDescription {
             url: text(object.key.url()),
             route,
-            vary: rest,
+            vary: variant.map(|values| masked_values(values, is_secret)),
             soft_purged: object.state.is_stale(),
             memory_bytes: store::weigh(object),
             hits: object.hits(),
@@ -229,12 +234,23 @@ impl ObjectDescription {
 }
 
 /// The route of a key, and the values of its variant, from the text behind the URL.
-fn parts(rest: &[u8]) -> (String, Option<String>) {
+fn parts(rest: &[u8]) -> (String, Option<&[u8]>) {
     let mut parts = rest.split(|byte| *byte == 0).skip(1);
     let route = parts.next().unwrap_or_default();
     let route = route.split(|byte| *byte == 1).next().unwrap_or_default();
-    let variant = parts.find_map(|part| part.strip_prefix(b"v:"));
-    (text(route), variant.map(readable))
+    (text(route), parts.find_map(|part| part.strip_prefix(b"v:")))
+}
+
+/// The fields of a variant with their values ([`crate::rules::vary::values`]).
+fn masked_values(values: &[u8], is_secret: &dyn Fn(&[u8]) -> bool) -> String {
+    let fields = values.split(|byte| *byte == b'\n').filter(|field| !field.is_empty());
+    let shown = |field: &[u8]| match field.iter().position(|byte| *byte == b':') {
+        Some(colon) if is_secret(&field[..colon]) => format!("{}: ***", text(&field[..colon])),
+        Some(colon) => format!("{}: {}", text(&field[..colon]), readable(&field[colon + 1..])),
+        // The request had no such field.
+        None => text(field),
+    };
+    fields.map(shown).collect::<Vec<_>>().join(", ")
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -2,7 +2,7 @@
 //! The line of an upgrade is written when its tunnel ends.
 //!
 //! A line is formatted on the worker only after the sampling decision and handed to a ring; writing
-//! is another thread's. Secrets are masked: the values of `MASKED_QUERY` and of what filters take
+//! is another thread's. Secrets are masked: the values of `MASKED_NAMES` and of what filters take
 //! keys from never appear in a query, also that of Referer, and no request field but User-Agent and
 //! Referer is logged unless the operator's format names it.
 
@@ -17,6 +17,7 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::sync::Arc;
 
+use plugin::CredentialPlace;
 use telemetry::LogRing;
 use telemetry::timestamp::{common_log, now_ms};
 use wire::Known;
@@ -31,8 +32,9 @@ pub use statsd_lines::{StatsdLines, statsd_gauge};
 pub use stream_entry::StreamEntry;
 pub(crate) use tunnel_entry::TunnelEntry;
 
-/// Query parameters whose values are secrets more often than not.
-const MASKED_QUERY: [&str; 8] =
+/// Names of query parameters, and words in those of fields, whose values are secrets more often
+/// than not.
+const MASKED_NAMES: [&str; 8] =
     ["access_token", "api_key", "apikey", "key", "password", "secret", "sig", "token"];
 
 /// The members that lines in JSON may have: those of a route must have other names.
@@ -98,13 +100,13 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// `sample` is the share of exchanges that is logged, from 0 to 1; `secrets` are query
-    /// parameters to mask in addition to `MASKED_QUERY`.
+    /// `sample` is the share of exchanges that is logged, from 0 to 1; `secrets` are places to mask
+    /// in addition to those of `MASKED_NAMES`.
     pub fn new(
         ring: Arc<LogRing>,
         format: LineFormat,
         sample: f64,
-        secrets: impl IntoIterator<Item = String>,
+        secrets: impl IntoIterator<Item = CredentialPlace>,
     ) -> AccessLog {
         let share = share(sample);
         let rng = RefCell::new(fastrand::Rng::new());
@@ -258,13 +260,34 @@ fn write_to(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = line.write_fmt(text);
 }
 
-/// Query parameters to mask in addition to `MASKED_QUERY`.
+/// The places of requests that are masked in addition to those of `MASKED_NAMES`.
 #[derive(Default)]
-pub struct Masks(Box<[String]>);
+pub struct Masks {
+    queries: Vec<String>,
+    fields: Vec<String>,
+}
 
 impl Masks {
-    pub fn new(secrets: impl IntoIterator<Item = String>) -> Masks {
-        Masks(secrets.into_iter().collect())
+    pub fn new(secrets: impl IntoIterator<Item = CredentialPlace>) -> Masks {
+        let mut masks = Masks::default();
+        for place in secrets {
+            match place {
+                CredentialPlace::Query(name) => masks.queries.push(name),
+                CredentialPlace::Header(name) => masks.fields.push(name),
+                // The field is masked as a whole.
+                CredentialPlace::Cookie(_) => {}
+            }
+        }
+        masks
+    }
+
+    /// True if the value of a request field may be a secret.
+    pub fn is_secret_field(&self, name: &[u8]) -> bool {
+        let known = ["authorization", "proxy-authorization", "cookie"];
+        let mut known = known.into_iter().chain(self.fields.iter().map(String::as_str));
+        let mut words = name.split(|byte| !byte.is_ascii_alphanumeric());
+        known.any(|known| wire::alias::same(known.as_bytes(), name))
+            || words.any(|word| is_one_of(word, MASKED_NAMES))
     }
 
     /// The fields of an exchange after the time; `numbers` appends what its end tells.
@@ -377,8 +400,7 @@ impl Masks {
 
     /// True if the query parameter of this decoded name is a secret.
     fn is_secret(&self, name: &[u8]) -> bool {
-        let mut known = MASKED_QUERY.into_iter().chain(self.0.iter().map(String::as_str));
-        known.any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+        is_one_of(name, MASKED_NAMES.into_iter().chain(self.queries.iter().map(String::as_str)))
     }
 
     /// A query with the values of secret parameters replaced by `***`.
@@ -400,6 +422,10 @@ impl Masks {
         }
         out
     }
+}
+
+fn is_one_of<'n>(name: &[u8], known: impl IntoIterator<Item = &'n str>) -> bool {
+    known.into_iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 fn escape_quoted(out: &mut Vec<u8>, text: &[u8]) {

@@ -12,6 +12,7 @@ use message::{
     Attributes, FinishedTrace, Headers, Name, Recording, Request, Span, SpanKind, Trace,
     TraceFields, TraceQueue, new_span_id,
 };
+use plugin::CredentialPlace;
 use wire::Known;
 use wire::trace_context::{SpanId, TraceContext, TraceId, b3_decision};
 
@@ -61,11 +62,11 @@ struct Incoming {
 }
 
 impl Tracer {
-    /// `secrets` are query parameters that are masked in addition to the usual ones.
+    /// `secrets` are places of requests that are masked in addition to the usual ones.
     pub fn new(
         settings: Option<TracerSettings>,
         live: Arc<LiveLog>,
-        secrets: impl IntoIterator<Item = String>,
+        secrets: impl IntoIterator<Item = CredentialPlace>,
     ) -> Tracer {
         let live_clients = RefCell::default();
         Tracer { settings, live, live_clients, masks: Masks::new(secrets) }

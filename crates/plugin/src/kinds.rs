@@ -69,10 +69,20 @@ pub trait FilterPlan: Send + Sync {
     fn route_state(&self) -> Option<String> {
         None
     }
-    /// Query parameters it takes secrets from: the access log masks their values on every route.
-    fn secret_queries(&self) -> Vec<&str> {
+    /// The places of requests that it takes credentials from. On every route, their values are
+    /// masked where requests are logged or shown.
+    fn credential_places(&self) -> Vec<CredentialPlace> {
         Vec::new()
     }
+}
+
+/// A place of requests that credentials are taken from, by its name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CredentialPlace {
+    /// In lower case.
+    Header(String),
+    Cookie(String),
+    Query(String),
 }
 
 /// A limit in the entries of consumers.

@@ -87,8 +87,8 @@ pub use header_name::HeaderName;
 pub use key_owners::{KeyOwner, KeyOwners};
 pub use keyed::{Claim, Keyed, KeyedLimits, KeyedMetrics};
 pub use kinds::{
-    ConsumerLimit, FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local, Mention, Mentions,
-    Shared, WorkerContext,
+    ConsumerLimit, CredentialPlace, FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local,
+    Mention, Mentions, Shared, WorkerContext,
 };
 pub use media_pattern::MediaPattern;
 pub use path_glob::{PATH_GLOB_CHARS, PathGlob};

@@ -27,7 +27,7 @@ use telemetry::event;
 use telemetry::log::Level;
 
 use crate::explain::request;
-use crate::instance::secret_queries;
+use crate::instance::credential_places;
 
 /// Interval at which a part of every store is searched for expired objects.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
@@ -131,12 +131,16 @@ pub(crate) async fn top(
 }
 
 fn masks(plan: &ServerPlan) -> Masks {
-    Masks::new(secret_queries(plan))
+    Masks::new(credential_places(plan))
 }
 
 fn rows(objects: &[Arc<Object>], masks: &Masks) -> Vec<Value> {
     let now_secs = wall_secs();
-    objects.iter().map(|object| row(&ObjectDescription::new(object, now_secs), masks)).collect()
+    objects.iter().map(|object| row(&described(object, now_secs, masks), masks)).collect()
+}
+
+fn described(object: &Object, now_secs: u64, masks: &Masks) -> ObjectDescription {
+    ObjectDescription::new(object, now_secs, &|name| masks.is_secret_field(name))
 }
 
 pub(crate) fn entries(
@@ -297,13 +301,14 @@ pub(crate) fn explain_cache(
 ) -> Result<Explanation, CacheRequestError> {
     let cache = caches.get(name).ok_or(CacheRequestError::NoCache)?;
     let asked = request(plan, question).map_err(CacheRequestError::Wrong)?;
+    let masks = masks(plan);
     let Some(route) = routed(plan, &asked) else {
         let said = format!("no route matches {} {}", question.method, question.url);
-        return Ok(explanation("pass", &said, None, None, (&[], &masks(plan))));
+        return Ok(explanation("pass", &said, None, None, (&[], &masks)));
     };
     let Some((filter, before)) = plan_on(route, name) else {
         let said = format!("its route {} stores nothing in {name}", settings::quote(&route.name));
-        return Ok(explanation("pass", &said, Some(&route.name), None, (&[], &masks(plan))));
+        return Ok(explanation("pass", &said, Some(&route.name), None, (&[], &masks)));
     };
     let now_secs = wall_secs();
     let found = explain(&cache, filter, &route.name, &asked, now_secs);
@@ -311,7 +316,7 @@ pub(crate) fn explain_cache(
         .url
         .iter()
         .flat_map(|url| cache.store().of_url(url.as_bytes()))
-        .map(|object| ObjectDescription::new(&object, now_secs))
+        .map(|object| described(&object, now_secs, &masks))
         .collect();
     let mut why = found.why;
     if !before.is_empty() {
@@ -319,7 +324,7 @@ pub(crate) fn explain_cache(
         why.push_str(&format!(" (filters before the cache may change it: {names})"));
     }
     let key = found.key.as_deref();
-    let stored = (stored.as_slice(), &masks(plan));
+    let stored = (stored.as_slice(), &masks);
     Ok(explanation(found.verdict.slug(), &why, Some(&route.name), key, stored))
 }
 

@@ -17,7 +17,7 @@ use http_server::{
     ConnectionTimeouts, ListenerSnapshot, ListenerTls, LiveLog, Tracer, TracerSettings,
 };
 use message::{Bounds, Fault, Request, Response, RouteInfo, TraceQueue};
-use plugin::{Dispatch, Route, Shared, Stage, Subrequests, WorkerContext};
+use plugin::{CredentialPlace, Dispatch, Route, Shared, Stage, Subrequests, WorkerContext};
 use router::{Input, RouteLookup, Router};
 use settings::Cidr;
 use tls_settings::PlainHttp;
@@ -173,7 +173,7 @@ pub(crate) fn tracer(
         fields: traces.fields(),
         queue,
     });
-    Rc::new(Tracer::new(settings, live, secret_queries(plan)))
+    Rc::new(Tracer::new(settings, live, credential_places(plan)))
 }
 
 /// The limits of a request's head.
@@ -205,11 +205,11 @@ pub(crate) fn connection_timeouts(timeouts: &Timeouts) -> ConnectionTimeouts {
     }
 }
 
-/// The query parameters that the access log must mask: a key may be sent to a route that does not
-/// need it, and an earlier filter may respond.
-pub(crate) fn secret_queries(plan: &ServerPlan) -> BTreeSet<String> {
+/// The places of requests that must be masked where they are logged or shown: a key may be sent to
+/// a route that does not need it, and an earlier filter may respond.
+pub(crate) fn credential_places(plan: &ServerPlan) -> BTreeSet<CredentialPlace> {
     let filters = plan.routes.iter().flat_map(|route| &route.filters);
-    filters.flat_map(|filter| filter.secret_queries()).map(str::to_owned).collect()
+    filters.flat_map(|filter| filter.credential_places()).collect()
 }
 
 fn build_route(route: &RoutePlan, worker: &WorkerContext) -> Route {

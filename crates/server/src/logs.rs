@@ -7,6 +7,7 @@ use http_server::{AccessLog, StatsdLines};
 use message::LineFormat;
 use net::{DatagramSender, SyslogAddress, SyslogSender};
 use otlp::{LogExporter, LogSource};
+use plugin::CredentialPlace;
 use settings::{Address, Host};
 use telemetry::log::{self, Level};
 use telemetry::{
@@ -47,8 +48,11 @@ pub(crate) struct AccessEnd {
 }
 
 impl AccessEnd {
-    /// Returns the log of one worker; `secrets` are query parameters to mask.
-    pub(crate) fn begin(self, secrets: impl IntoIterator<Item = String>) -> Option<AccessLog> {
+    /// Returns the log of one worker; `secrets` are places of requests to mask.
+    pub(crate) fn begin(
+        self,
+        secrets: impl IntoIterator<Item = CredentialPlace>,
+    ) -> Option<AccessLog> {
         let lines =
             self.lines.map(|(ring, format, sample)| AccessLog::new(ring, format, sample, secrets));
         match (lines, self.statsd) {

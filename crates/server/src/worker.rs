@@ -25,7 +25,7 @@ use crate::accept::{AcceptContext, StopSignal, accept};
 use crate::balance::Balance;
 use crate::connection_limiter::ConnectionLimiter;
 use crate::descriptors::IdleCloser;
-use crate::instance::{self, Instance, secret_queries};
+use crate::instance::{self, Instance, credential_places};
 use crate::listeners::key;
 use crate::logs::AccessEnd;
 use crate::raw_listeners::{AdoptedSocket, RawListeners};
@@ -155,7 +155,7 @@ impl Worker {
     }
 
     async fn serve(&mut self, serving: Serving) {
-        let access = serving.access.and_then(|end| end.begin(secret_queries(&serving.plan)));
+        let access = serving.access.and_then(|end| end.begin(credential_places(&serving.plan)));
         let access = access.map(Rc::new);
         let subrequests = instance::subrequests(&serving.plan, &self.context);
         let (plan, inside, log) = (&serving.plan, subrequests.clone(), access.clone());

@@ -77,6 +77,25 @@ fn the_top_responses_are_listed_and_their_secrets_masked() {
 }
 
 #[test]
+fn values_of_header_fields_are_shown_without_credentials() {
+    let origin = Origin::counting(
+        "cache-control: public, max-age=60\r\n\
+         vary: authorization, cookie, x-color, x-shop-token, x-size\r\n",
+    );
+    let server = cache(&origin, "");
+    let secrets = "authorization: Bearer s3cret\r\ncookie: sid=s3cret\r\nx-shop-token: s3cret\r\n";
+    get(&server, "/", &format!("{secrets}x-color: red\r\n"));
+    let (_, page) = api(&server, "GET /v1/caches/pages/entries", "");
+    let explained = explained(&server, "/");
+    let shown = "authorization: ***, cookie: ***, x-color: red, x-shop-token: ***, x-size";
+    for rows in [&page["entries"], &explained["stored"]] {
+        let rows = rows.as_array().expect("a list");
+        assert!(rows.iter().any(|row| row["vary"] == shown), "{rows:?}");
+        assert!(!format!("{rows:?}").contains("s3cret"), "{rows:?}");
+    }
+}
+
+#[test]
 fn entries_are_listed_page_by_page() {
     let origin = Origin::start(|_, _| origin_response(200, "cache-control: max-age=60\r\n", b"x"));
     let server = cache(&origin, "");

@@ -21,8 +21,19 @@ fn secrets_in_queries_are_masked() {
     assert_eq!(masks.masked(b"to%6Ben=abc&%6Bey=a=b&k%zzey=1"), b"to%6Ben=***&%6Bey=***&k%zzey=1");
     assert_eq!(&*masks.masked_url(b"http://a/?b&token=c"), b"http://a/?b&token=***");
     assert_eq!(&*masks.masked_url(b"/token=c"), b"/token=c");
-    let masks = Masks(["Our key".to_owned()].into());
+    let masks = Masks::new([CredentialPlace::Query("Our key".to_owned())]);
     assert_eq!(masks.masked(b"our+Key=a&our%20key=b&our=c"), b"our+Key=***&our%20key=***&our=c");
+}
+
+#[test]
+fn fields_with_credentials_are_secret() {
+    let masks = Masks::new([CredentialPlace::Header("x-pass".to_owned())]);
+    for secret in ["authorization", "Cookie", "proxy_authorization", "x-api-key", "X-Pass"] {
+        assert!(masks.is_secret_field(secret.as_bytes()), "{secret}");
+    }
+    for shown in ["accept-language", "x-color", "x-keyboard", "x-pass-2", "cookie-policy"] {
+        assert!(!masks.is_secret_field(shown.as_bytes()), "{shown}");
+    }
 }
 
 #[test]
