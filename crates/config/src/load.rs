@@ -151,12 +151,21 @@ fn refuse_nothing(root: &Node, report: &mut Report) {
     }
 }
 
-/// The documents of a source as JSON, with `${NAME}` as typed: what the JSON Schema describes.
+/// The main document of a source as JSON, whatever it describes: every text is as typed.
 pub fn document_json(source: &dyn Source) -> Result<serde_json::Value, Report> {
     let mut report = Report::new();
-    let assembled = assemble(source, &|_| Some(String::new()), &mut report);
-    match assembled {
-        Some(assembled) if report.is_empty() => Ok(assembled.root.to_json()),
-        _ => Err(report),
+    let root = match source.main() {
+        Ok(document) => {
+            let id = report.add_document(&document.name, document.text, document.dir.as_deref());
+            report.text(id).and_then(|text| yaml::parse(&text, id, &mut report))
+        }
+        Err(why) => {
+            report.error(Span::NOWHERE, why);
+            None
+        }
+    };
+    match report.is_empty() {
+        true => Ok(root.map_or(serde_json::Value::Null, |root| root.to_json())),
+        false => Err(report),
     }
 }

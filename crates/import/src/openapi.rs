@@ -26,7 +26,11 @@ pub fn convert(document: &Value, from: &str) -> Result<String, String> {
     let dialect = match version {
         _ if version.starts_with("3.0") => Dialect::V30,
         _ if version.starts_with("3.1") => Dialect::V31,
-        "" => return Err(format!("{from} has no `openapi: 3.x`: it is not an OpenAPI document")),
+        "" => {
+            return Err(format!(
+                "{from} is not an OpenAPI document: that is a map with `openapi: 3.x` and `paths`"
+            ));
+        }
         other => return Err(format!("{from}: OpenAPI {other} is not supported: 3.0 and 3.1 are")),
     };
     let mut out = Writer::default();

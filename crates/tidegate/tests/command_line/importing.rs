@@ -94,6 +94,11 @@ fn what_cannot_be_read_is_reported() {
     assert!(failed("servers: [{ addr: nowhere }]").contains("\"nowhere\""));
     let missing = run_in(directory.path(), &["import", "pike", "none.yml"]).failed(2);
     assert!(missing.contains("none.yml"), "{missing}");
+    for other in ["- a", "a text", "", "paths: {}", "swagger: '2.0'"] {
+        std::fs::write(directory.path().join("api.yaml"), other).unwrap();
+        let failed = run_in(directory.path(), &["import", "openapi", "api.yaml"]).failed(2);
+        assert!(failed.contains("api.yaml is not an OpenAPI document"), "{other:?}: {failed}");
+    }
 }
 
 /// What comes of a file by another command, which checks it.
@@ -117,6 +122,11 @@ fn nginx_and_openapi_become_configurations() {
         "requestBody": { "content": { "application/json": {
             "schema": { "$ref": "#/components/schemas/A" } } } } } } },
         "components": { "schemas": { "A": { "type": "string", "pattern": "^${a}$" } } } }"##;
-    let text = imported_by("openapi", &openapi.replace("${a}", "[a-z]"));
+    let openapi = openapi.replace("${a}", "[a-z]");
+    let text = imported_by("openapi", &openapi);
     assert!(text.contains(r##"body: {"$ref":"#/$defs/A""##), "{text}");
+    // `${` stands for no environment variable here.
+    let titled = openapi.replace("\"paths\"", r#""info": { "title": "from ${1" }, "paths""#);
+    let text = imported_by("openapi", &titled);
+    assert!(text.contains("(from ${1)"), "{text}");
 }
