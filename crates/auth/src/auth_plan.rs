@@ -15,7 +15,9 @@ use plugin::{
 };
 use wire::Known;
 
-use crate::last_method::{Decision, LastMethod, LastMethodPlan, NOTHING_TO_HIDE, remove_headers};
+use crate::last_method::{
+    Decision, LastMethod, LastMethodPlan, MaybeDecision, NOTHING_TO_HIDE, remove_headers,
+};
 use crate::method::{Attempt, AuthFilter, MethodPlan, Methods, Reason, Tried, forwarded};
 
 /// The plan of a filter that authenticates.
@@ -112,7 +114,10 @@ impl Middleware for MethodsBeforeLast {
     ) -> MaybeFuture<'a, HandlerResult> {
         if self.last.is_recipient(request) {
             return MaybeFuture::of(async move {
-                let decision = self.last.clone().decide(request, NOTHING_TO_HIDE).await;
+                let decision = match self.last.clone().decide(request, NOTHING_TO_HIDE) {
+                    MaybeDecision::Made(decision) => decision,
+                    MaybeDecision::Pending(decide) => decide(request, NOTHING_TO_HIDE).await,
+                };
                 self.methods.hide(request);
                 decision.follow(request, next).resolve().await
             });
@@ -146,13 +151,11 @@ impl MethodsBeforeLast {
             }
             Tried::Rejected(reason) => reason,
         };
-        let at_once =
-            self.last.clone().decide_at_once(request, &|request| self.methods.hide(request));
-        match at_once {
-            Some(decision) => self.follow(decision, reason, request, next),
-            None => MaybeFuture::of(async move {
+        match self.last.clone().decide(request, &|request| self.methods.hide(request)) {
+            MaybeDecision::Made(decision) => self.follow(decision, reason, request, next),
+            MaybeDecision::Pending(decide) => MaybeFuture::of(async move {
                 let hide = |request: &mut Request| self.methods.hide(request);
-                let decision = self.last.clone().decide(request, &hide).await;
+                let decision = decide(request, &hide).await;
                 self.follow(decision, reason, request, next).resolve().await
             }),
         }

@@ -25,6 +25,25 @@ pub(crate) enum Decision {
     Responded(HandlerResult),
 }
 
+/// A decision that is made, or what makes it where that has to be waited for.
+pub(crate) enum MaybeDecision {
+    Made(Decision),
+    Pending(PendingDecision),
+}
+
+/// The rest of a decision. It gets the same request, and `hide`, as [`LastMethod::decide`].
+pub(crate) type PendingDecision =
+    Box<dyn for<'a> FnOnce(&'a mut Request, Hide<'a>) -> LocalFuture<'a, Decision>>;
+
+impl MaybeDecision {
+    /// A decision that has to be waited for.
+    pub(crate) fn pending(
+        decide: impl for<'a> FnOnce(&'a mut Request, Hide<'a>) -> LocalFuture<'a, Decision> + 'static,
+    ) -> MaybeDecision {
+        MaybeDecision::Pending(Box::new(decide))
+    }
+}
+
 /// The settings of a last method, checked and immutable.
 pub(crate) trait LastMethodPlan: FilterPlan {
     fn build_method(&self, worker: &WorkerContext) -> Rc<dyn LastMethod>;
@@ -41,18 +60,9 @@ pub(crate) trait LastMethod {
         false
     }
 
-    /// The decision, unless it has to be waited for.
-    fn decide_at_once(self: Rc<Self>, _: &mut Request, _: Hide<'_>) -> Option<Decision> {
-        None
-    }
-
     /// Decides about a request. Calls `hide` when it has read the credentials that it needs, and
     /// before it prepares the request for being forwarded.
-    fn decide<'a>(
-        self: Rc<Self>,
-        request: &'a mut Request,
-        hide: Hide<'a>,
-    ) -> LocalFuture<'a, Decision>;
+    fn decide(self: Rc<Self>, request: &mut Request, hide: Hide<'_>) -> MaybeDecision;
 
     /// Removes the credentials of this method from a request.
     fn hide(&self, _request: &mut Request) {}
@@ -67,10 +77,10 @@ pub(crate) fn call<'a>(
     request: &'a mut Request,
     next: Next,
 ) -> MaybeFuture<'a, HandlerResult> {
-    match method.clone().decide_at_once(request, NOTHING_TO_HIDE) {
-        Some(decision) => decision.follow(request, next),
-        None => MaybeFuture::of(async move {
-            let decision = method.decide(request, NOTHING_TO_HIDE).await;
+    match method.decide(request, NOTHING_TO_HIDE) {
+        MaybeDecision::Made(decision) => decision.follow(request, next),
+        MaybeDecision::Pending(decide) => MaybeFuture::of(async move {
+            let decision = decide(request, NOTHING_TO_HIDE).await;
             decision.follow(request, next).resolve().await
         }),
     }
