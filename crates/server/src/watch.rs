@@ -210,17 +210,16 @@ fn hand_over(mut inotify: Inotify, sender: &mpsc::UnboundedSender<ChangedName>) 
 
 #[cfg(test)]
 mod tests {
-    use std::future::poll_fn;
     use std::io::Write;
-    use std::pin::pin;
-    use std::task::Poll;
 
     use super::*;
 
-    /// Polls a future once and cancels it.
-    async fn poll_once<F: Future>(future: F) -> Poll<F::Output> {
-        let mut future = pin!(future);
-        poll_fn(|cx| Poll::Ready(future.as_mut().poll(cx))).await
+    /// Waits until a change is pending, whose event comes from another thread. Cancelled while the
+    /// change settles: the next call reports it.
+    async fn until_pending(watch: &mut Watch) {
+        while !watch.pending {
+            tokio::select! { () = watch.changed() => {}, () = tokio::task::yield_now() => {} }
+        }
     }
 
     #[test]
@@ -245,11 +244,7 @@ mod tests {
             assert!(quiet.is_none());
             std::fs::write(directory.path().join("new"), "two").unwrap();
             std::fs::rename(directory.path().join("new"), &path).unwrap();
-            // Cancelled while it waits for the change to settle: the next call reports it.
-            while !watch.pending {
-                assert!(poll_once(watch.changed()).await.is_pending());
-                net::timer::sleep(Duration::from_millis(1)).await;
-            }
+            until_pending(&mut watch).await;
             watch.changed().await;
         });
     }
@@ -264,10 +259,7 @@ mod tests {
             let mut watch = Watch::new().unwrap();
             watch.set(std::slice::from_ref(&path));
             std::fs::write(&path, "two").unwrap();
-            // The event comes from another thread.
-            while !watch.pending {
-                tokio::select! { () = watch.changed() => {}, () = tokio::task::yield_now() => {} }
-            }
+            until_pending(&mut watch).await;
             let write = async {
                 let mut file = std::fs::File::create(&path).unwrap();
                 for part in 0..PARTS {
