@@ -216,7 +216,7 @@ def test_a_running_job_is_reported_and_stays_with_its_process(start_server, url,
 
     def until():
         script = "return redis.call('ZSCORE', KEYS[1], ARGV[1])"
-        [found] = queue.connection.call(("EVAL", script, 1, f"{queue._base}:running", job))
+        [found] = queue.connection.call(("EVAL", script, 1, f"{queue._app}:running", job))
         return float(found)
 
     first, deadline = until(), time.monotonic() + 60
@@ -234,7 +234,7 @@ def test_a_job_that_is_not_reported_is_given_to_another_process(here, url):
     assert take[:2] == [job.id, b"redis.flaky"] and job.state() == "running"
     assert other.call(other.command("DONE", job.id)) == [0]
     # As if the time had passed.
-    other.connection.call(("ZADD", f"{other._base}:running", 1, job.id))
+    other.connection.call(("ZADD", f"{other._app}:running", 1, job.id))
     assert job.state() == "waiting"
     deadline = time.monotonic() + 30
     while not isinstance(taken := other.call(other.take(tasks._tasks))[0], list):
@@ -269,12 +269,12 @@ def test_a_periodic_task_runs_in_one_server_at_a_time(start_server, url):
         runs += sum(len(server.notes("tick")) for server in servers)
     for server in servers:
         server.stop()
-    [stored] = queue.connection.call(("HGET", f"{queue._base}:schedules", "tasks_app.ticks"))
+    [stored] = queue.connection.call(("HGET", f"{queue._app}:schedules", "tasks_app.ticks"))
     runs += sum(len(server.notes("tick")) for server in servers)
     assert runs >= 5
     # Each run moves the schedule by a period at least, from one period after the start.
     assert runs <= (int(stored.split()[0]) - begin) / 200 - 1
-    assert queue.connection.call(("HEXISTS", f"{queue._base}:periodic", "tasks_app.ticks")) == [0]
+    assert queue.connection.call(("HEXISTS", f"{queue._app}:periodic", "tasks_app.ticks")) == [0]
 
 
 def test_a_cron_expression_is_one_for_redis_too(here, url, monkeypatch):
@@ -285,7 +285,7 @@ def test_a_cron_expression_is_one_for_redis_too(here, url, monkeypatch):
     queue.call(queue.schedule(yearly))
     assert 0 < queue.call(queue.take(tasks._tasks))[0] <= 60_000
     # As if the time had come.
-    key = (f"{queue._base}:schedules", yearly.name)
+    key = (f"{queue._app}:schedules", yearly.name)
     [stored] = queue.connection.call(("HGET", *key))
     due, _, period = stored.decode().partition(" ")
     assert int(due) % 60_000 == 0 and period == "cron 0 0 1 1 *"

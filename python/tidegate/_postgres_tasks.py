@@ -167,7 +167,7 @@ class _Notifications(_store.Connection):
                 time.sleep(_AGAIN)
 
 
-class PostgresQueue(_task_queue.StoreQueue):
+class PostgresQueue(_task_queue.SharedQueue):
     """Jobs in PostgreSQL."""
 
     def __init__(self, url: str, app: str) -> None:
@@ -179,11 +179,7 @@ class PostgresQueue(_task_queue.StoreQueue):
         self._psycopg = psycopg
         self._url, prefix, visibility = options(url)
         self._check_url()
-        self._app = prefix or f"tidegate:{app}"
-        self._visibility_ms = visibility * 1000
-        self._token = os.urandom(16).hex()
-        self.beat = min(visibility / 3, 5.0)
-        self.wake = f"{self._app}:wake"
+        super().__init__(prefix or f"tidegate:{app}", visibility)
         digest = hashlib.sha256(self._app.encode()).hexdigest()[:24]
         self._channel = f"tidegate_{digest}"
         self._open: tuple[int, object] | None = None
@@ -208,9 +204,6 @@ class PostgresQueue(_task_queue.StoreQueue):
 
     def schedule(self, task: "Task") -> tuple:
         return self.command("EVERY", task)
-
-    def result_key(self, id: int) -> str:
-        return f"{self._app}:result:{id}"
 
     def call(self, *commands: tuple) -> list:
         with self._turn:
@@ -267,9 +260,6 @@ class PostgresQueue(_task_queue.StoreQueue):
             self._clean(connection)
         return getattr(self, f"_task_{word.lower()}")(connection, *arguments)
 
-    def _process(self) -> str:
-        return f"{self._token}.{os.getpid()}"
-
     # Results and announcements.
 
     def _get(self, connection, key: str) -> bytes | None:
@@ -312,9 +302,6 @@ class PostgresQueue(_task_queue.StoreQueue):
         if id is not None:
             self._wake(connection)
         return id
-
-    def _period(self, task: "Task") -> str:
-        return f"cron {task.cron}" if task.every_ms is None else f"every {task.every_ms}"
 
     def _following(self, connection, task: "Task", due_ms: int) -> int:
         """The first time of a schedule after now, in milliseconds."""

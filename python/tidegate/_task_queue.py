@@ -8,7 +8,6 @@ belongs to a process for a time, and not to a connection.
 import hashlib
 import os
 import time
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,43 +67,55 @@ class StoreQueue:
             raise _refused(error) from None
 
 
-class RedisQueue(StoreQueue):
-    """Jobs in Redis, which outlive the server, and which several servers share."""
+class SharedQueue(StoreQueue):
+    """Jobs that outlive the server, and which several servers share: those of one application."""
+
+    def __init__(self, app: str, visibility: int) -> None:
+        self._app = app
+        self._visibility_ms = visibility * 1000
+        self._token = os.urandom(16).hex()
+        self.beat = min(visibility / 3, 5.0)
+        self.wake = f"{app}:wake"
+
+    def result_key(self, id: int) -> str:
+        return f"{self._app}:result:{id}"
+
+    def _process(self) -> str:
+        # A forked process is another one.
+        return f"{self._token}.{os.getpid()}"
+
+    def _period(self, task: "Task") -> str:
+        return f"cron {task.cron}" if task.cron is not None else f"every {task.every_ms}"
+
+
+class RedisQueue(SharedQueue):
+    """Jobs in Redis."""
 
     def __init__(self, url: str, app: str) -> None:
         prefix, visibility = _tidegate.redis_options(url)
-        self.connection = _store.Connection(redis=url)
         # In a cluster, keys with the same text in braces are on the same server.
-        self._base = f"{{{prefix or f'tidegate:{app}'}}}"
-        self._visibility_ms = visibility * 1000
-        self._token = uuid.uuid4().hex
+        super().__init__(f"{{{prefix or f'tidegate:{app}'}}}", visibility)
+        self.connection = _store.Connection(redis=url)
         self._script = Path(__file__).with_name("_redis_tasks.lua").read_text(encoding="utf-8")
         self._digest = hashlib.sha1(self._script.encode(), usedforsecurity=False).hexdigest()
-        self.beat = min(visibility / 3, 5.0)
-        self.wake = f"{self._base}:wake"
 
     def command(self, word: str, *arguments: object) -> tuple:
-        # A forked process is another one.
-        process = f"{self._token}.{os.getpid()}"
-        return ("EVALSHA", self._digest, 1, self._base, process, self._visibility_ms, word,
+        return ("EVALSHA", self._digest, 1, self._app, self._process(), self._visibility_ms, word,
                 *arguments)
 
     def take(self, tasks: dict[str, "Task"]) -> tuple:
         periodic = [task for task in tasks.values() if task.is_periodic]
-        described = [word for task in periodic for word in self._period(task)]
+        described = [word for task in periodic for word in self._described(task)]
         return self.command("TAKE", len(periodic), *described, *tasks)
 
     def schedule(self, task: "Task") -> tuple:
-        return self.command("EVERY", *self._period(task))
+        return self.command("EVERY", *self._described(task))
 
-    def _period(self, task: "Task") -> tuple[str, str, str]:
-        if task.cron is None:
-            return (task.name, f"every {task.every_ms}", "")
-        upcoming = _tidegate.cron_times(task.cron, int(time.time()), _UPCOMING)
-        return (task.name, f"cron {task.cron}", " ".join(f"{at}000" for at in upcoming))
-
-    def result_key(self, id: int) -> str:
-        return f"{self._base}:result:{id}"
+    def _described(self, task: "Task") -> tuple[str, str, str]:
+        upcoming = []
+        if task.cron is not None:
+            upcoming = _tidegate.cron_times(task.cron, int(time.time()), _UPCOMING)
+        return (task.name, self._period(task), " ".join(f"{at}000" for at in upcoming))
 
     def call(self, *commands: tuple) -> list:
         try:
