@@ -20,6 +20,9 @@ use message::{
 };
 use net::FileRange;
 use plugin::Handler;
+use sources::{Never, Source};
+
+mod sources;
 
 const SMALL: Limits = Limits {
     chunks: 4,
@@ -66,34 +69,6 @@ fn answered(
 
 async fn text(response: &mut Response) -> String {
     String::from_utf8_lossy(&response.body.collect(1 << 20).await.unwrap()).into_owned()
-}
-
-/// Chunks of 1000 bytes, counted when they are polled.
-struct Source {
-    left: usize,
-    given: Arc<AtomicUsize>,
-    trailers: Option<Headers>,
-}
-
-impl Source {
-    fn new(pieces: usize, given: &Arc<AtomicUsize>) -> Source {
-        Source { left: pieces, given: given.clone(), trailers: None }
-    }
-}
-
-impl BodyStream for Source {
-    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-        if self.left == 0 {
-            return Poll::Ready(self.trailers.take().map(|fields| Ok(Frame::Trailers(fields))));
-        }
-        self.left -= 1;
-        self.given.fetch_add(1, Ordering::SeqCst);
-        Poll::Ready(Some(Ok(Frame::Data(Bytes::from(vec![b'x'; 1000])))))
-    }
-
-    fn length(&self) -> Option<u64> {
-        None
-    }
 }
 
 #[test]
@@ -251,18 +226,6 @@ fn the_other_side_learns_that_the_client_has_gone() {
     assert_eq!(tells.recv_timeout(within).unwrap(), "sending");
     drop(queue);
     thread.join().unwrap();
-}
-
-struct Never;
-
-impl BodyStream for Never {
-    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-        Poll::Pending
-    }
-
-    fn length(&self) -> Option<u64> {
-        None
-    }
 }
 
 #[test]

@@ -18,36 +18,7 @@ use message::{
     RouteInfo, SpanKind,
 };
 
-use crate::KeyOwners;
-
-/// A result, or a future of it where it has to be waited for.
-pub enum MaybeFuture<'a, T> {
-    Ready(T),
-    Future(LocalFuture<'a, T>),
-}
-
-impl<'a, T> MaybeFuture<'a, T> {
-    /// Boxes a future.
-    pub fn of(future: impl Future<Output = T> + 'a) -> MaybeFuture<'a, T> {
-        MaybeFuture::Future(Box::pin(future))
-    }
-
-    /// Waits for the result, unless it is there.
-    #[inline]
-    pub async fn resolve(self) -> T {
-        match self {
-            MaybeFuture::Ready(value) => value,
-            MaybeFuture::Future(future) => future.await,
-        }
-    }
-}
-
-impl<T> From<T> for MaybeFuture<'_, T> {
-    #[inline]
-    fn from(value: T) -> Self {
-        MaybeFuture::Ready(value)
-    }
-}
+use crate::{KeyOwners, MaybeFuture};
 
 /// [`MaybeFuture::resolve`] for a request's own path. Inlined like this, the future around it holds
 /// what has to be waited for and no room for a second result: it is copied less.

@@ -70,6 +70,7 @@ mod header_name;
 mod key_owners;
 pub mod keyed;
 mod kinds;
+mod maybe_future;
 mod media_pattern;
 mod path_glob;
 pub mod problem;
@@ -79,7 +80,7 @@ pub mod testing;
 pub mod variables;
 
 pub use background::{BACKGROUND_MAX, BackgroundPermit, BackgroundTask, Canceller};
-pub use chain::{Dispatch, Filter, Handler, MaybeFuture, Middleware, Next, Route, Stage, Step};
+pub use chain::{Dispatch, Filter, Handler, Middleware, Next, Route, Stage, Step};
 pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
 pub use country_code::CountryCode;
 pub use handler_setting::HandlerSetting;
@@ -90,6 +91,7 @@ pub use kinds::{
     ConsumerLimit, CredentialPlace, FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local,
     Mention, Mentions, Shared, WorkerContext,
 };
+pub use maybe_future::MaybeFuture;
 pub use media_pattern::MediaPattern;
 pub use path_glob::{PATH_GLOB_CHARS, PathGlob};
 pub use subrequest::{SUBREQUEST_DEPTH, Subrequests};

@@ -11,8 +11,10 @@ use fastrand::Rng;
 use super::{Follower, LogPosition, LogProgress, LogRead, PositionDigest, PurgeEntry, PurgeSpread};
 use crate::{PurgeRequest, PurgeWhat};
 use log::Log;
+use node::Node;
 
 mod log;
+mod node;
 
 const NODES: usize = 6;
 const KEYS: u64 = 8;
@@ -93,40 +95,6 @@ enum Event {
     },
     Heals(usize),
     Starts(usize),
-}
-
-struct Node {
-    /// Counts starts: messages to an earlier one are lost.
-    life: u64,
-    is_up: bool,
-    /// Paused until then; 0 if not.
-    paused_until: u64,
-    is_cut_off: bool,
-    /// The rate of its clock, in thousandths.
-    rate: u64,
-    follower: Follower,
-    progress: LogProgress,
-    /// Counts polls: the reply to an earlier one is not used.
-    poll: u64,
-    cache: HashMap<u64, u64>,
-    /// Counts purges of a key: a response that was fetched before one is not stored.
-    epochs: HashMap<u64, u64>,
-    disk_position: Option<LogPosition>,
-}
-
-impl Node {
-    fn clock(&self, now: u64) -> u64 {
-        now * self.rate / 1000
-    }
-
-    fn purge(&mut self, key: u64) {
-        self.cache.remove(&key);
-        *self.epochs.entry(key).or_default() += 1;
-    }
-
-    fn clear(&mut self) {
-        (0..KEYS).for_each(|key| self.purge(key));
-    }
 }
 
 #[derive(Default)]
