@@ -6,6 +6,7 @@
 //! is free, or a long body would cost a wake-up for each piece.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -24,6 +25,8 @@ const INTERIM_MAX: u32 = 16;
 
 pub(super) struct ExchangeChannel {
     state: Mutex<ChannelState>,
+    /// The response is not needed any more. Written with the lock, and read without it as well.
+    gone: AtomicBool,
     limits: Limits,
 }
 
@@ -41,8 +44,6 @@ struct ChannelState {
     asked: bool,
     /// The other side has dropped its end of the body.
     unwanted: bool,
-    /// The response is not needed any more.
-    gone: bool,
     /// True if the worker waits for space in `inward`.
     stalled: bool,
     worker: Option<Waker>,
@@ -155,7 +156,7 @@ impl ExchangeChannel {
         if no_body {
             state.inward.end = End::Whole;
         }
-        Arc::new(ExchangeChannel { state: Mutex::new(state), limits })
+        Arc::new(ExchangeChannel { state: Mutex::new(state), gone: AtomicBool::new(false), limits })
     }
 
     fn state(&self) -> MutexGuard<'_, ChannelState> {
@@ -228,7 +229,7 @@ impl ExchangeChannel {
     /// The worker's side has gone, with whatever was on its way.
     pub(super) fn leave_worker(&self) {
         let mut state = self.state();
-        state.gone = true;
+        self.gone.store(true, Ordering::Relaxed);
         state.worker = None;
         let frames = (
             std::mem::take(&mut state.inward.frames),
@@ -247,7 +248,7 @@ impl ExchangeChannel {
 
     pub(super) fn poll_inward(&self, cx: &Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         let mut state = self.state();
-        if state.gone && state.inward.is_open() {
+        if self.is_gone() && state.inward.is_open() {
             state.inward.end = End::Whole;
             return Poll::Ready(Some(Err(Fault::client_gone(
                 "the response is not needed any more",
@@ -291,7 +292,7 @@ impl ExchangeChannel {
 
     pub(super) fn answer(&self, answer: Result<OffloadedResponse, Fault>) {
         let mut state = self.state();
-        if state.gone {
+        if self.is_gone() {
             return;
         }
         state.answer = Some(answer);
@@ -303,7 +304,7 @@ impl ExchangeChannel {
     /// Sends an interim response; those above the limit are discarded.
     pub(super) fn inform(&self, status: u16, headers: Headers) {
         let mut state = self.state();
-        if state.gone || state.interim_count >= INTERIM_MAX {
+        if self.is_gone() || state.interim_count >= INTERIM_MAX {
             return;
         }
         state.interim_count += 1;
@@ -316,7 +317,7 @@ impl ExchangeChannel {
     /// Ready with whether there is room; `false` when the response is not needed any more.
     pub(super) fn poll_writable(&self, cx: &Context<'_>) -> Poll<bool> {
         let mut state = self.state();
-        if state.gone {
+        if self.is_gone() {
             return Poll::Ready(false);
         }
         if !state.outward.is_full(&self.limits) {
@@ -328,7 +329,7 @@ impl ExchangeChannel {
 
     pub(super) fn send(&self, frame: Frame) {
         let mut state = self.state();
-        if state.gone {
+        if self.is_gone() {
             return;
         }
         state.outward.push(frame);
@@ -354,12 +355,12 @@ impl ExchangeChannel {
     }
 
     pub(super) fn is_gone(&self) -> bool {
-        self.state().gone
+        self.gone.load(Ordering::Relaxed)
     }
 
     pub(super) fn poll_gone(&self, cx: &Context<'_>, watcher: Watcher) -> Poll<()> {
         let mut state = self.state();
-        if state.gone {
+        if self.is_gone() {
             return Poll::Ready(());
         }
         let place = match watcher {

@@ -185,15 +185,6 @@ impl Head {
         if let Some(tls) = &self.tls {
             tls::put(out, tls);
         }
-        put_bytes(out, self.listener.as_bytes());
-        for text in [&self.route, &self.request_id, &self.consumer] {
-            put_optional(out, text.as_deref().map(str::as_bytes));
-        }
-        put_length(out, self.params.len());
-        for (name, value) in &self.params {
-            put_bytes(out, name.as_bytes());
-            put_bytes(out, value.as_bytes());
-        }
         put_fields(out, &self.headers);
     }
 
@@ -212,14 +203,6 @@ impl Head {
             None => Bind::Unix(PathBuf::from(OsStr::from_bytes(from.bytes()?))),
         };
         let tls = if from.flag()? { Some(tls::read(&mut from)?) } else { None };
-        let listener = from.text()?.into();
-        let route = from.optional_text()?.map(Box::from);
-        let request_id = from.optional_text()?.map(Box::from);
-        let consumer = from.optional_text()?.map(Box::from);
-        let mut params = Vec::new();
-        for _ in 0..from.length()? {
-            params.push((from.text()?.into(), from.text()?.into()));
-        }
         let headers = from.fields()?;
         from.end()?;
         Ok(Head {
@@ -233,11 +216,6 @@ impl Head {
             peer,
             local,
             tls,
-            listener,
-            route,
-            params,
-            request_id,
-            consumer,
         })
     }
 }

@@ -1,4 +1,4 @@
-//! The head of an exchange that leaves its worker: everything by value.
+//! The head of an exchange that leaves its worker: everything that applications read, by value.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,8 @@ use wire::{Method, Version};
 
 use message::{Headers, Request, Scheme, Target};
 
-/// Everything about a request except its body, without references to its worker.
+/// A request without its body and without references to its worker. What no application reads,
+/// such as the route, stays on the worker: another thread would free it, which costs more.
 #[derive(Clone, Debug)]
 pub struct Head {
     pub method: Method,
@@ -25,21 +26,11 @@ pub struct Head {
     pub peer: Peer,
     pub local: Bind,
     pub tls: Option<TlsInfo>,
-    /// The name of the listener.
-    pub listener: Box<str>,
-    /// The name of the route.
-    pub route: Option<Box<str>>,
-    /// Names and values of the route's path parameters.
-    pub params: Vec<(Box<str>, Box<str>)>,
-    pub request_id: Option<Box<str>>,
-    pub consumer: Option<Box<str>>,
 }
 
 impl Head {
     pub(super) fn of(request: &Request, body_length: Option<u64>) -> Head {
         let facts = &request.facts;
-        let path = request.target.routed_path();
-        let value = |name: &str| request.params.get(path, name).unwrap_or_default().into();
         Head {
             method: match &request.method {
                 Method::Other(name) => Method::Other(Bytes::copy_from_slice(name)),
@@ -54,11 +45,6 @@ impl Head {
             peer: facts.peer.clone(),
             local: (*facts.local).clone(),
             tls: facts.tls.as_deref().cloned(),
-            listener: (*facts.listener).into(),
-            route: request.route.as_ref().map(|route| (*route.name).into()),
-            params: request.params.names().map(|name| (name.into(), value(name))).collect(),
-            request_id: request.request_id.clone(),
-            consumer: request.consumer_name().map(Box::from),
         }
     }
 }

@@ -15,8 +15,8 @@ use wire::Method;
 
 use crate::{Limits, OffloadHandler, OffloadedRequest, ReceiverDropped, leave, wait};
 use message::{
-    Body, BodyStream, Fault, Frame, HandlerResult, Headers, Inform, Params, Request, Response,
-    Target, WINDOW_BYTES,
+    Body, BodyStream, Fault, Frame, HandlerResult, Headers, Inform, Request, Response, Target,
+    WINDOW_BYTES,
 };
 use net::FileRange;
 use plugin::Handler;
@@ -75,16 +75,12 @@ async fn text(response: &mut Response) -> String {
 fn the_head_leaves_by_value() {
     fn is_send<T: Send>(_: &T) {}
     let mut request = request(Body::from("first"));
-    request.consumer = Some(message::Consumer::named("alice"));
-    request.params = Params::new(Arc::from(vec![Box::from("id")]), &[(5, 7)]);
     let (handed, local) = leave(&mut request, SMALL);
     is_send(&handed);
     let OffloadedRequest { head, mut body, answer } = handed;
     assert_eq!((head.method, head.target.path()), (Method::Post, "/a b/42"));
     assert_eq!(head.target.raw(), b"/a%20b/42?q=1");
     assert_eq!(head.headers.get("x-own"), Some(&b"1"[..]));
-    assert_eq!(head.params, [(Box::from("id"), Box::from("42"))]);
-    assert_eq!((head.consumer.as_deref(), &*head.listener), (Some("alice"), "internal"));
     assert_eq!(head.body_length, Some(5));
     // The first piece is there without asking the worker.
     assert!(matches!(wait(body.frame()), Some(Ok(Frame::Data(data))) if data == "first"));

@@ -41,11 +41,6 @@ fn heads() -> Vec<Head> {
         peer: Peer::Tcp("127.0.0.1:1234".parse().unwrap()),
         local: Bind::Tcp("127.0.0.1:80".parse().unwrap()),
         tls: None,
-        listener: "web".into(),
-        route: None,
-        params: Vec::new(),
-        request_id: None,
-        consumer: None,
     };
     let full = Head {
         method: Method::parse(b"PURGE").unwrap(),
@@ -66,11 +61,6 @@ fn heads() -> Vec<Head> {
             peer: Some(Box::new(certificate())),
             presented: None,
         }),
-        listener: "ä".into(),
-        route: Some("catalog".into()),
-        params: vec![("id".into(), "42".into()), ("rest".into(), "".into())],
-        request_id: Some("r-1".into()),
-        consumer: Some("alice".into()),
     };
     let v6 = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 9, 7, 3);
     let other = Head {
