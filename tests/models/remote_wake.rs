@@ -37,7 +37,7 @@ fn a_wake_reaches_a_worker_that_is_about_to_sleep() {
         let queue = Arc::new(RemoteQueue::default());
         let other = queue.clone();
         thread::spawn(move || {
-            other.wake(1);
+            other.wake([1]);
             other.abort(AbortHandle);
         });
         receive(&queue, 1, 1);
@@ -50,7 +50,7 @@ fn wakes_of_two_threads_are_both_received() {
         let queue = Arc::new(RemoteQueue::default());
         for key in [1 as Key, 2] {
             let other = queue.clone();
-            thread::spawn(move || other.wake(key));
+            thread::spawn(move || other.wake([key]));
         }
         receive(&queue, 2, 0);
     });

@@ -13,7 +13,7 @@
 use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use tokio::task::coop;
@@ -54,6 +54,13 @@ where
         let (joined, shared) = Joined::new(future);
         JoinHandle::new(shared, executor.spawn(Box::pin(joined)))
     })
+}
+
+/// Takes out and wakes all of these wakers, of tasks of workers or of anything else. Tasks of one
+/// worker cost about as much as one of them: a thread that responds to many of them collects their
+/// wakers.
+pub fn wake_all(wakers: &mut Vec<Waker>) {
+    executor::wake_all(wakers);
 }
 
 /// Ready while the running task has budget left; otherwise the task is polled again after the other

@@ -27,7 +27,7 @@ impl WakeBatch {
     pub fn flush(&self) {
         // Taken out first: a waker may be anything.
         let mut wakers = std::mem::take(&mut *self.wakers());
-        wakers.drain(..).for_each(Waker::wake);
+        net::task::wake_all(&mut wakers);
         let mut held = self.wakers();
         if held.capacity() == 0 {
             *held = wakers; // its memory serves the next ones

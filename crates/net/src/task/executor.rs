@@ -379,8 +379,29 @@ fn clone_waker(word: *const ()) -> RawWaker {
 fn wake(word: *const ()) {
     let key = Key::from_word(word.addr());
     if !with_current(key.executor(), |executor| executor.wake(key)) {
-        remote_wake::wake(key);
+        remote_wake::wake(key.executor(), [key]);
     }
+}
+
+/// Wakes tasks; successive ones of one executor cost about as much as one of them.
+pub(super) fn wake_all(wakers: &mut Vec<Waker>) {
+    while let Some(last) = wakers.pop() {
+        let Some(key) = key_of(&last) else {
+            last.wake();
+            continue;
+        };
+        let executor = key.executor();
+        let is_of_it = |waker: &&Waker| key_of(waker).is_some_and(|key| key.executor() == executor);
+        let others = wakers.iter().rev().take_while(is_of_it).count();
+        let others = wakers.drain(wakers.len() - others..);
+        let keys = others.filter_map(|waker| key_of(&waker)).chain([key]);
+        remote_wake::wake(executor, keys);
+    }
+}
+
+/// The key of the task that a waker of an executor wakes.
+fn key_of(waker: &Waker) -> Option<Key> {
+    ptr::eq(waker.vtable(), &VTABLE).then(|| Key::from_word(waker.data().addr()))
 }
 
 fn drop_waker(_: *const ()) {}

@@ -59,11 +59,9 @@ impl RemoteQueue {
         }
     }
 
-    /// Queues the wake-up of a task.
-    pub(super) fn wake(&self, key: Key) {
-        self.push(|pending| {
-            pending.wakes.insert(key);
-        });
+    /// Queues the wake-ups of tasks.
+    pub(super) fn wake(&self, keys: impl IntoIterator<Item = Key>) {
+        self.push(|pending| pending.wakes.extend(keys));
     }
 
     /// Queues the cancellation of a task.

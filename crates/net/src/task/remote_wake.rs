@@ -38,10 +38,10 @@ fn find(executor: u16) -> Option<Arc<RemoteQueue>> {
     executors.get(usize::from(executor))?.clone()
 }
 
-/// Wakes a task of another thread; no effect if its worker has ended.
-pub(super) fn wake(key: Key) {
-    if let Some(queue) = find(key.executor()) {
-        queue.wake(key);
+/// Wakes tasks of an executor, of another thread; no effect if its worker has ended.
+pub(super) fn wake(executor: u16, keys: impl IntoIterator<Item = Key>) {
+    if let Some(queue) = find(executor) {
+        queue.wake(keys);
     }
 }
 

@@ -5,8 +5,9 @@ mod deferred;
 use std::cell::{Cell, RefCell};
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
-use std::sync::mpsc;
-use std::task::{Poll, Waker};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 
 use tokio::task::yield_now;
@@ -132,6 +133,45 @@ fn wakes_from_another_thread_are_delivered() {
             task.abort();
         }
     });
+}
+
+#[test]
+fn wakers_of_several_workers_and_of_others_are_woken_together() {
+    let (send, receive) = mpsc::channel();
+    let woken = |tasks: &[CountedTask]| tasks.iter().all(|task| task.polls.get() > 1);
+    let workers = [send.clone(), send].map(|send| {
+        std::thread::spawn(move || {
+            block_on_local(async move {
+                let (tasks, _handles): (Vec<_>, Vec<_>) =
+                    (0..3).map(|_| CountedTask::spawn()).unzip();
+                run_ready_tasks().await;
+                tasks.iter().for_each(|task| send.send(task.waker()).unwrap());
+                drop(send);
+                let heard = poll_fn(|cx| {
+                    cx.waker().wake_by_ref();
+                    if woken(&tasks) { Poll::Ready(()) } else { Poll::Pending }
+                });
+                within(TIMEOUT, heard).await.unwrap();
+            });
+        })
+    });
+    let mut wakers: Vec<_> = receive.iter().collect();
+    let other = Arc::new(CountedWake::default());
+    wakers.insert(2, Waker::from(other.clone()));
+    wake_all(&mut wakers);
+    assert!(wakers.is_empty());
+    assert_eq!(other.0.load(Ordering::SeqCst), 1);
+    workers.into_iter().for_each(|worker| worker.join().unwrap());
+}
+
+/// Counts its wakes.
+#[derive(Default)]
+struct CountedWake(AtomicUsize);
+
+impl Wake for CountedWake {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// Only the wake can end the sleep of this worker.
