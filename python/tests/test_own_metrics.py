@@ -55,7 +55,14 @@ def handle(path):
         REGISTRY.register(Waiting())
     if path == "/continues":
         CONTINUES.set()
+    if path == "/computes":
+        threading.Thread(target=compute, daemon=True).start()
     return str(os.getpid()).encode()
+
+
+def compute():
+    while True:
+        pass
 
 
 async def app(scope, receive, send):
@@ -149,3 +156,23 @@ def test_a_registry_that_fails_is_logged_and_hides_nothing_else(start_server, tm
     assert "tidegate_app_requests_total{" in text and "shop_orders" not in text
     server.line("the application's own metrics cannot be read")
     server.line("a broken collector")
+
+
+@pytest.mark.parametrize("interface", ["asgi", "wsgi"])
+def test_waits_for_the_gil_are_measured(start_server, tmp_path, interface):
+    target = "app" if interface == "asgi" else "wsgi"
+    server = start_server(f"test_own_metrics:{target}", interface,
+                          environment={"XDG_RUNTIME_DIR": str(tmp_path)})
+    path = tmp_path / "tidegate" / f"{server.process.pid}.sock"
+    server.get("/computes")
+    deadline = time.monotonic() + 60
+    # A thread that computes releases the GIL after 5 ms.
+    while gil_wait(scrape(path)) < 0.004:
+        assert time.monotonic() < deadline
+        server.get("/")
+
+
+def gil_wait(metrics):
+    """All waits for the GIL together, in seconds."""
+    return sum(map(float, re.findall(
+        r"^tidegate_app_gil_wait_seconds_sum\{.*\} (\S+)$", metrics, re.M)))

@@ -55,6 +55,10 @@ pub struct AppStatus {
     oldest_call_us: AtomicU64,
     /// Since when no thread takes queued requests; 0 while one does.
     untaken_us: AtomicU64,
+    /// How many requests had been taken when the wait for the GIL was measured last.
+    measured_at: AtomicU64,
+    /// True while a thread measures the wait for the GIL.
+    measuring: AtomicBool,
     stacks: Mutex<Option<File>>,
     /// Returns the application's own metrics as text.
     own_metrics: Arc<Mutex<Option<Py<PyAny>>>>,
@@ -73,6 +77,8 @@ impl AppStatus {
             drain_end_us: AtomicU64::new(0),
             oldest_call_us: AtomicU64::new(0),
             untaken_us: AtomicU64::new(0),
+            measured_at: AtomicU64::new(0),
+            measuring: AtomicBool::new(false),
             stacks: Mutex::default(),
             own_metrics: Arc::default(),
             metrics_readers: Arc::default(),
@@ -89,10 +95,39 @@ impl AppStatus {
 
     /// Alerts an event loop that has requests in flight: its lag grows until it handles that. So a
     /// request that blocks the loop is noticed although nothing else waits. Threads of WSGI report
-    /// the progress of each call.
-    pub fn check_progress(&self) {
-        if !self.queue.serves_threads() && self.metrics.in_flight.load(Ordering::Relaxed) > 0 {
+    /// the progress of each call, and how long they wait for the GIL.
+    pub fn check_progress(self: &Arc<Self>) {
+        if self.queue.serves_threads() {
+            return;
+        }
+        let is_busy = self.metrics.in_flight.load(Ordering::Relaxed) > 0;
+        if is_busy {
             self.queue.alert();
+        }
+        let requests = self.metrics.requests.get();
+        if is_busy || self.measured_at.swap(requests, Ordering::Relaxed) != requests {
+            self.measure_gil_wait();
+        }
+    }
+
+    /// Measures how long a thread waits for the GIL, unless one still does. A thread of its own: it
+    /// may wait for as long as the process lives.
+    fn measure_gil_wait(self: &Arc<Self>) {
+        if self.measuring.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let status = self.clone();
+        let measure = move || {
+            let began_us = net::clock::precise_us();
+            // Nothing is measured while the interpreter ends.
+            let _ = Python::try_attach(|_| {
+                let waited_us = net::clock::precise_us().saturating_sub(began_us);
+                status.metrics.gil_wait.record_us(waited_us);
+            });
+            status.measuring.store(false, Ordering::Relaxed);
+        };
+        if thread::Builder::new().name("gil".to_owned()).spawn(measure).is_err() {
+            self.measuring.store(false, Ordering::Relaxed);
         }
     }
 
