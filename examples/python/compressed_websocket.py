@@ -1,6 +1,6 @@
 """WebSocket messages that are alike, compressed with what came before them.
 
-    tidegate run compressed_websocket:app --app-dir examples/python --ws-per-message-deflate true
+    tidegate run compressed_websocket:app --app-dir examples/python
 """
 
 import json

@@ -31,7 +31,7 @@ async def app(scope, receive, send):
 def main(wstest, directory, *cases):
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    with serve("autobahn:app", ws_per_message_deflate="true", ws_max_size="32MiB") as server:
+    with serve("autobahn:app", ws_max_size="32MiB") as server:
         server.ready()
         specification = directory / "fuzzingclient.json"
         specification.write_text(json.dumps({

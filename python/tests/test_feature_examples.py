@@ -150,7 +150,7 @@ def test_files(example, target, interface):
 
 
 def test_compressed_websocket(example):
-    server = example("compressed_websocket", ws_per_message_deflate="true")
+    server = example("compressed_websocket")
     with dial(server, "/prices", compression="deflate") as session:
         agreed = session.response.headers["sec-websocket-extensions"]
         assert agreed.startswith("permessage-deflate")

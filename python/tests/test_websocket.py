@@ -427,8 +427,13 @@ def test_messages_are_bounded(start_server):
     assert server.note("bounded")[0]["code"] == 1009
 
 
-def test_messages_are_compressed_if_both_ends_support_it(start_server):
-    server = start_server("test_websocket:app", ws_per_message_deflate="true")
+def test_messages_are_not_compressed_where_that_is_off(start_server):
+    server = start_server("test_websocket:app", ws_per_message_deflate="false")
+    with dial(server, "/echo", compression="deflate") as session:
+        assert "sec-websocket-extensions" not in session.response.headers
+
+
+def test_messages_are_compressed_if_both_ends_support_it(server):
     with dial(server, "/echo", compression="deflate") as session:
         agreed = session.response.headers["sec-websocket-extensions"]
         assert agreed.startswith("permessage-deflate")

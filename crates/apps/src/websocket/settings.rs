@@ -31,7 +31,7 @@ pub struct WebSocketSettings {
     #[setting(default = "10s", range = "1ms"..="1h")]
     pub close_timeout: Duration,
     /// Compresses messages (permessage-deflate, RFC 7692) if the client offers it.
-    #[setting(default = false)]
+    #[setting(default = true)]
     pub compression: bool,
     /// Memory in each worker for connections whose compressed messages refer to earlier ones
     /// (context takeover), 216 KiB for each. Messages of further connections are compressed each by

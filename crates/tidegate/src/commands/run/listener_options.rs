@@ -154,7 +154,7 @@ pub(super) struct ListenerOptions {
     #[arg(long, value_name = "TIME", value_parser = values::some_seconds)]
     pub(super) ws_ping_timeout: Option<Duration>,
 
-    /// Compress messages of WebSockets for clients that offer it [default: false]
+    /// Compress messages of WebSockets for clients that offer it [default: true]
     #[arg(long, value_name = "true|false")]
     pub(super) ws_per_message_deflate: Option<bool>,
 }
