@@ -44,9 +44,9 @@ impl DevWatch {
             let now = self.scan();
             let changed = now.iter().find(|(path, stamp)| self.seen.get(*path) != Some(stamp));
             let gone = || self.seen.keys().find(|path| !now.contains_key(*path));
-            let found = changed.map(|(path, _)| path).or_else(gone).cloned();
-            self.seen = now;
-            if let Some(path) = found {
+            if let Some(path) = changed.map(|(path, _)| path).or_else(gone).cloned() {
+                net::timer::sleep(self.rules.delay).await;
+                self.seen = self.scan();
                 return path;
             }
             self.watch.changed().await;
@@ -142,6 +142,8 @@ fn fits(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -171,6 +173,7 @@ mod tests {
             include: vec!["*.py".to_owned()],
             exclude: vec!["test_*".to_owned()],
             files: vec![other.path().join("settings.toml")],
+            ..DevReload::default()
         };
         net::worker::block_on_local(async {
             let mut watch = DevWatch::new(rules);
@@ -191,6 +194,32 @@ mod tests {
             std::fs::write(other.path().join("unwatched.toml"), "x").unwrap();
             std::fs::write(other.path().join("settings.toml"), "x").unwrap();
             assert_eq!(watch.changed().await, other.path().join("settings.toml"));
+        });
+    }
+
+    #[test]
+    fn changes_within_the_delay_are_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let delay = Duration::from_secs(1);
+        let rules = DevReload {
+            directories: vec![directory.path().to_owned()],
+            include: vec!["*.py".to_owned()],
+            delay,
+            ..DevReload::default()
+        };
+        net::manual_time::block_on(async {
+            let mut watch = DevWatch::new(rules);
+            std::fs::write(at("app.py"), "one").unwrap();
+            let others = async {
+                net::manual_time::advance(delay / 2).await;
+                std::fs::write(at("urls.py"), "one").unwrap();
+                net::manual_time::advance(delay / 2).await;
+            };
+            let (path, ()) = tokio::join!(watch.changed(), others);
+            assert_eq!(path, at("app.py"));
+            let seen: Vec<_> = watch.seen.keys().cloned().collect();
+            assert_eq!(seen, [at("app.py"), at("urls.py")]);
         });
     }
 }

@@ -51,4 +51,6 @@ pub struct DevReload {
     pub exclude: Vec<String>,
     /// Files that are watched whatever their names are.
     pub files: Vec<PathBuf>,
+    /// Changes within this time after one are the same change.
+    pub delay: Duration,
 }

@@ -86,7 +86,7 @@ const RUN: &[Row] = &[
         "leave it out: there is no access log without --access-log FILE",
     ),
     (
-        &["--use-colors", "--no-use-colors", "--reload-delay", "--reload-tick", "--reload-engine"],
+        &["--use-colors", "--no-use-colors", "--reload-tick", "--reload-engine"],
         "leave it out: the log has no colours, and changed files are noticed without polling",
     ),
     (&["--reload-ignore-dirs", "--reload-ignore-paths"], "write --reload-exclude PATTERN"),

@@ -103,6 +103,10 @@ pub(super) struct LifecycleOptions {
     #[arg(long, value_name = "FILE", requires = "reload")]
     pub(super) reload_extra_file: Vec<PathBuf>,
 
+    /// Further changes within this time after one replace the workers only once [default: 0s]
+    #[arg(long, value_name = "TIME", requires = "reload", value_parser = values::seconds)]
+    pub(super) reload_delay: Option<Duration>,
+
     /// Watch files of this pattern too; may be repeated [default: *.py or *.lua]
     #[arg(long, value_name = "GLOB", requires = "reload")]
     pub(super) reload_include: Vec<String>,
@@ -151,6 +155,7 @@ impl LifecycleOptions {
             reload: self.reload,
             reload_dir: self.reload_dir.clone(),
             reload_extra_file: self.reload_extra_file.clone(),
+            reload_delay: self.reload_delay,
             reload_include: self.reload_include.clone(),
             reload_exclude: self.reload_exclude.clone(),
             ..LifecycleOptions::default()
@@ -168,6 +173,7 @@ impl LifecycleOptions {
         let include = [&[sources.to_owned()], self.reload_include.as_slice()].concat();
         let exclude = self.reload_exclude.clone();
         let files = self.reload_extra_file.clone();
-        self.reload.then_some(DevReload { directories, include, exclude, files })
+        let delay = self.reload_delay.map(Duration::get).unwrap_or_default();
+        self.reload.then_some(DevReload { directories, include, exclude, files, delay })
     }
 }

@@ -9,9 +9,10 @@ use settings::{Address, Cidr, Duration, Size};
 /// Descriptors that a process may inherit, without standard input, output and error.
 const DESCRIPTORS: std::ops::RangeInclusive<i32> = 3..=65_535;
 
-/// `30`, `30s`, `500ms`.
+/// `30`, `0.25`, `30s`, `500ms`.
 pub(super) fn seconds(typed: &str) -> Result<Duration, String> {
-    let written = match typed.is_empty() || !typed.bytes().all(|byte| byte.is_ascii_digit()) {
+    let is_number = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    let written = match typed.is_empty() || !typed.bytes().all(is_number) {
         true => typed.to_owned(),
         false => format!("{typed}s"),
     };
@@ -184,8 +185,10 @@ mod tests {
     fn numbers_mean_what_they_mean_elsewhere() {
         assert_eq!(seconds("30").unwrap(), "30s".parse().unwrap());
         assert_eq!(seconds("500ms").unwrap(), "500ms".parse().unwrap());
+        assert_eq!(seconds("0.25").unwrap(), "250ms".parse().unwrap());
         assert_eq!(size("1024").unwrap(), "1KiB".parse().unwrap());
         assert!(seconds("").is_err() && seconds("-1").is_err() && size("").is_err());
+        assert!(seconds(".").is_err() && seconds("1.2.3").is_err());
         assert!(some_seconds("0").unwrap_err().contains("not a positive time"));
         assert_eq!(threads("auto"), Ok(Threads::Auto));
         assert_eq!(threads("4"), Ok(Threads::Count(4)));
