@@ -53,3 +53,14 @@ def start_server():
     yield start
     for running in started:
         running.stop()
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a gunicorn.conf.py; returns its path."""
+    def write(text):
+        path = tmp_path / "gunicorn.conf.py"
+        path.write_text(text)
+        return str(path)
+
+    return write

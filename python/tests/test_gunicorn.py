@@ -12,127 +12,8 @@ import time
 import pytest
 
 from hosting import HERE, KIND
-from tidegate import _gunicorn
 
 pytestmark = pytest.mark.skipif(KIND != "tidegate", reason="the words of our command line")
-
-#: The shapes of files in public projects.
-FILES = {
-    "constants": (
-        "bind = '0.0.0.0:8000'\nworkers = 3\ntimeout = 120\nkeepalive = 5\nloglevel = 'info'\n"
-        "accesslog = '-'\nerrorlog = '-'\n",
-        ["--bind=0.0.0.0:8000", "--workers=3", "--timeout=120", "--keep-alive=5",
-         "--log-level=info", "--access-log=-", "--error-logfile=-"],
-        [],
-    ),
-    "computed": (
-        "import multiprocessing, os\nworkers = multiprocessing.cpu_count() * 2 + 1\n"
-        "bind = ['127.0.0.1:' + os.environ.get('WEB_PORT', '8001'), 'unix:/run/shop.sock']\n"
-        "worker_class = 'uvicorn.workers.UvicornWorker'\nworker_tmp_dir = '/dev/shm'\n",
-        [f"--workers={2 * os.cpu_count() + 1}", "--bind=127.0.0.1:8001",
-         "--bind=unix:/run/shop.sock", "--worker-class=uvicorn.workers.UvicornWorker"],
-        ["worker_tmp_dir"],
-    ),
-    "a service": (
-        "wsgi_app = 'shop.wsgi:application'\nchdir = '/srv/shop'\numask = 0o007\n"
-        "pidfile = 'a.pid'\n"
-        "proc_name = 'shop'\nraw_env = ['A=1', 'B=2']\nmax_requests = 1000\nthreads = 4\n"
-        "max_requests_jitter = 50\npreload_app = True\nreload = False\nproxy_protocol = True\n"
-        "forwarded_allow_ips = '*'\ncertfile = 'a.pem'\nkeyfile = 'a.key'\ndaemon = False\n",
-        ["--app-dir=/srv/shop", "--pid=a.pid", "--name=shop", "--env=A=1", "--env=B=2",
-         "--max-requests=1000", "--threads=4", "--max-requests-jitter=50", "--proxy-protocol",
-         "--forwarded-allow-ips=*", "--ssl-certfile=a.pem", "--ssl-keyfile=a.key", "--umask=07",
-         "--preload"],
-        [],
-    ),
-    "a service of root": (
-        "user = 'www-data'\ngroup = 'www-data'\npythonpath = '/srv/lib,/srv/more'\n"
-        "accesslog = '/var/log/shop/access.log'\n"
-        "access_log_format = '%(h)s \"%(r)s\" %(s)s %(D)s'\nlogconfig_dict = {'version': 1}\n"
-        "errorlog = '/var/log/shop/error.log'\ncapture_output = True\n"
-        "statsd_host = 'localhost:8125'\nstatsd_prefix = 'shop'\ndogstatsd_tags = 'env:prod'\n",
-        ["--user=www-data", "--group=www-data", "--access-log=/var/log/shop/access.log",
-         "--access-log-format=%(h)s \"%(r)s\" %(s)s %(D)s",
-         "--env=PYTHONPATH=/srv/lib:/srv/more", "--error-logfile=/var/log/shop/error.log",
-         "--capture-output", "--statsd-host=localhost:8125", "--statsd-prefix=shop",
-         "--dogstatsd-tags=env:prod"],
-        [],
-    ),
-    "helpers of its own": (
-        "import json\n_port = 9\ncores = 4\ndef helper(): pass\nuser = None\n", [], [],
-    ),
-}
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write(text):
-        path = tmp_path / "gunicorn.conf.py"
-        path.write_text(text)
-        return str(path)
-
-    return write
-
-
-@pytest.mark.parametrize("text, words, without", FILES.values(), ids=FILES.keys())
-def test_settings_become_options(write, text, words, without):
-    found, notes = _gunicorn.Configuration(write(text)).options()
-    assert sorted(found) == sorted(words)
-    assert [note.split(" has ")[1].split(":")[0] for note in notes] == without
-
-
-def test_every_setting_of_gunicorn_is_known():
-    settings = pytest.importorskip("gunicorn.config").KNOWN_SETTINGS
-    known = {*_gunicorn.OPTIONS, *_gunicorn.REPEATED, *_gunicorn.FLAGS, *_gunicorn.CONVERTED,
-             *_gunicorn.HOOKS, *_gunicorn.HOOKS_OF_WORKERS, *_gunicorn.WITHOUT_COUNTERPART,
-             *_gunicorn.OF_WORKERS}
-    assert {setting.name for setting in settings} - known == {"config"}
-
-
-def test_the_option_is_taken_from_the_command_line(write):
-    path = write("wsgi_app = 'shop:app'\n")
-    for words in (["-c", path], [f"-c{path}"], ["--config", path], [f"--config={path}"]):
-        arguments, configuration = _gunicorn.take(["run", *words, "-w", "2"])
-        assert arguments == ["run", "-w", "2", "shop:app"]
-        assert configuration.path == path
-    assert _gunicorn.take(["run", "-c", path, "a:b"])[0] == ["run", "a:b"]
-    assert _gunicorn.take(["run", "x.lua", "-c", "x"]) == (["run", "x.lua", "-c", "x"], None)
-    assert _gunicorn.take(["up", "-c", "x"]) == (["up", "-c", "x"], None)
-
-
-def test_the_option_is_taken_from_the_variable(write, monkeypatch):
-    path = write("wsgi_app = 'shop:app'\n")
-    monkeypatch.setenv("GUNICORN_CMD_ARGS", f"-w 3 -c {path} -e 'A=b c'")
-    arguments, configuration = _gunicorn.take(["run"])
-    assert arguments == ["run", "shop:app"]
-    assert configuration.path == path
-    assert os.environ["GUNICORN_CMD_ARGS"] == "-w 3 -e 'A=b c'"
-    monkeypatch.setenv("GUNICORN_CMD_ARGS", "-c 'x")
-    assert _gunicorn.take(["run", "a:b"]) == (["run", "a:b"], None)
-
-
-def test_the_file_of_the_working_directory_is_read_without_an_option(
-    write, monkeypatch, tmp_path, capsys,
-):
-    assert _gunicorn.take(["run", "a:b"]) == (["run", "a:b"], None)
-    path = write("wsgi_app = 'shop:app'\n")
-    monkeypatch.chdir(tmp_path)
-    arguments, configuration = _gunicorn.take(["run"])
-    assert arguments == ["run", "shop:app"] and configuration.path == path
-    assert capsys.readouterr().err == "note: ./gunicorn.conf.py is read; -c /dev/null reads none\n"
-    arguments, configuration = _gunicorn.take(["run", "a:b", "-c", "/dev/null"])
-    assert arguments == ["run", "a:b"] and configuration.options() == ([], [])
-    for words in (["run", "--help"], ["run", "-i"], ["run", "x.lua"], ["up"]):
-        assert _gunicorn.take(words) == (words, None)
-
-
-def test_a_module_is_a_file_as_well(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", "")
-    found, _ = _gunicorn.Configuration("python:gunicorn_settings").options()
-    assert found == ["--threads=3"]
-    with pytest.raises(_gunicorn.ConfigurationError, match="cannot be executed"):
-        _gunicorn.Configuration("python:no_such_module")
-
 
 @pytest.mark.parametrize("text, said", [
     ("workers = ", "cannot be executed: SyntaxError"),
@@ -255,7 +136,8 @@ def pre_request(worker, req):
     worker.log.warning("pre_request %s %s", req.method, req.uri)
 
 def post_request(worker, req, environ, resp):
-    worker.log.warning("post_request %s %s %s", worker.nr, environ["PATH_INFO"], resp.status)
+    worker.log.warning("post_request %s %s %s %s", worker.nr, environ["PATH_INFO"], resp.status,
+                       resp.status_code)
 
 def worker_exit(server, worker):
     worker.log.warning("worker_exit %s", worker.age)
@@ -291,7 +173,7 @@ def test_hooks_are_called(start_server, write):
     server.line(r"^when_ready True")
     assert server.get("/shop?a=1").body == b"from the file"
     server.line(r"pre_request GET /shop\?a=1")
-    server.line(r"post_request 1 /shop 200 OK")
+    server.line(r"post_request 1 /shop 200 OK 200")
     server.stop()
     assert "worker_exit 0" in server.log()
     assert "worker_int" not in server.log()
@@ -321,6 +203,25 @@ def test_the_hook_of_an_interrupt(start_server, write):
     assert server.wait() == 0
     log = server.log()
     assert 0 < log.index("worker_int 0") < log.index("worker_exit 0")
+
+
+#: What hooks of public projects read.
+READERS = """
+def when_ready(server):
+    server.log.info("at %s %s %s", server.address, server.num_workers, server.cfg.timeout)
+
+def post_request(worker, reqMORE):
+    worker.log.warning("served %s", req.path)
+"""
+
+
+@pytest.mark.parametrize("more", ["", ", environ", ", environ, resp"])
+def test_hooks_read_what_gunicorn_has_and_have_fewer_parameters(start_server, write, more):
+    path = write(READERS.replace("MORE", more))
+    server = start_server("test_gunicorn:app", "wsgi", config=path)
+    server.line(r"at \[\('127.0.0.1', 8000\)\] 1 30")
+    server.get("/shop")
+    server.line("served /shop")
 
 
 ABORT = """

@@ -263,9 +263,15 @@ def worker_exit(server, worker): worker.log.info("exit of %s", worker.nr)
     assert "exit of 1" in server.log()
 
 
+def test_a_limit_beyond_the_bounds_is_named(start_gunicorn):
+    server = start_gunicorn("app", "--limit-request-line=100")
+    server.line("limit_request_line: it is 256 here")
+    assert server.get("/pid").status == 200
+
+
 @pytest.mark.parametrize("target, words, said", [
     ("broken", (), "no database"),
-    ("app", ("--limit-request-line=100",), "request_line \"100B\" is not between"),
+    ("app", ("--access-logfile=-", "--access-logformat=%({a}o)s"), "%({a}o)s is not supported"),
     ("nothing", (), "nothing"),
 ])
 def test_what_prevents_the_start_is_reported(start_gunicorn, target, words, said):

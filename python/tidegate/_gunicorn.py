@@ -5,6 +5,7 @@ by each worker for the other hooks. ``options`` names every setting that has no 
 """
 
 import importlib
+import inspect
 import logging.config
 import os
 import runpy
@@ -13,66 +14,11 @@ import signal
 import sys
 from types import SimpleNamespace
 
+from tidegate import _gunicorn_settings
 from tidegate._log import logger
 
 #: The file that is read without an option, as by gunicorn.
 DEFAULT = "./gunicorn.conf.py"
-#: Settings whose value becomes the value of an option.
-OPTIONS = {
-    "backlog": "--backlog",
-    "workers": "--workers",
-    "threads": "--threads",
-    "worker_connections": "--worker-connections",
-    "timeout": "--timeout",
-    "graceful_timeout": "--graceful-timeout",
-    "keepalive": "--keep-alive",
-    "max_requests": "--max-requests",
-    "max_requests_jitter": "--max-requests-jitter",
-    "limit_request_line": "--limit-request-line",
-    "limit_request_fields": "--limit-request-fields",
-    "chdir": "--app-dir",
-    "pidfile": "--pid",
-    "proc_name": "--name",
-    "accesslog": "--access-log",
-    "errorlog": "--error-logfile",
-    "access_log_format": "--access-log-format",
-    "loglevel": "--log-level",
-    "statsd_host": "--statsd-host",
-    "statsd_prefix": "--statsd-prefix",
-    "dogstatsd_tags": "--dogstatsd-tags",
-    "logconfig": "--log-config",
-    "logconfig_json": "--log-config",
-    "user": "--user",
-    "group": "--group",
-    "proxy_allow_ips": "--proxy-allow-from",
-    "forwarded_allow_ips": "--forwarded-allow-ips",
-    "certfile": "--ssl-certfile",
-    "keyfile": "--ssl-keyfile",
-    "ca_certs": "--ssl-ca-certs",
-    "asgi_loop": "--loop",
-    "asgi_lifespan": "--lifespan",
-    "websocket_max_message_size": "--ws-max-size",
-    "root_path": "--root-path",
-}
-#: Settings with a list of values, each with an option of its own.
-REPEATED = {"bind": "--bind", "raw_env": "--env", "reload_extra_files": "--reload-extra-file"}
-#: Settings that are true or false.
-FLAGS = {
-    "reload": "--reload",
-    "preload_app": "--preload",
-    "proxy_protocol": "--proxy-protocol",
-    "capture_output": "--capture-output",
-}
-#: Settings that are converted below.
-CONVERTED = {"wsgi_app", "worker_class", "umask", "cert_reqs", "pythonpath"}
-#: Settings that each worker reads from the file itself.
-OF_WORKERS = {"logconfig_dict"}
-#: Settings of connections and requests, which are not gunicorn's with ``-k tidegate.Worker``.
-SETTINGS_OF_WORKERS = [
-    "keepalive", "limit_request_line", "limit_request_fields", "accesslog", "access_log_format",
-    "proxy_protocol", "proxy_allow_ips", "forwarded_allow_ips", "certfile", "keyfile", "ca_certs",
-    "root_path", "websocket_max_message_size",
-]
 #: Hooks of the supervisor, and those of workers.
 HOOKS = {
     "on_starting", "when_ready", "pre_fork", "child_exit", "nworkers_changed", "on_reload",
@@ -82,63 +28,9 @@ HOOKS_OF_WORKERS = {
     "post_fork", "post_worker_init", "pre_request", "post_request", "worker_int", "worker_abort",
     "worker_exit",
 }
-#: What else gunicorn knows, and why it does nothing here.
-WITHOUT_COUNTERPART = {
-    "worker_tmp_dir": "workers have no heartbeat files",
-    "pre_exec": "a new version of the program is started by a service manager",
-    "ssl_context": "TLS 1.2 and 1.3 are served with the ciphers that are safe today",
-    "ciphers": "TLS 1.2 and 1.3 are served with the ciphers that are safe today",
-    "ssl_version": "TLS 1.2 and 1.3 are served with the ciphers that are safe today",
-    "do_handshake_on_connect": "handshakes never block a worker",
-    "suppress_ragged_eofs": "a truncated connection is an error",
-    "daemon": "the process stays in the foreground",
-    "initgroups": "workers of another user have no supplementary groups: write group",
-    "limit_request_field_size": "write --limit-headers for all header lines together",
-    "disable_redirect_access_to_syslog": "there is no syslog",
-    "logger_class": "write --log-config FILE",
-    "syslog": "there is no syslog",
-    "syslog_addr": "there is no syslog",
-    "syslog_prefix": "there is no syslog",
-    "syslog_facility": "there is no syslog",
-    "enable_stdio_inheritance": "standard output and error are inherited",
-    "default_proc_name": "write --name",
-    "paste": "Paste Deploy is not supported",
-    "raw_paste_global_conf": "Paste Deploy is not supported",
-    "reload_engine": "changed files are noticed without polling",
-    "reuse_port": "the workers share the listening sockets",
-    "sendfile": "files are sent with sendfile where the system can",
-    "spew": "use a profiler",
-    "check_config": "write --check-config",
-    "print_config": "write --print-config",
-    "strip_header_spaces": "malformed requests are always rejected",
-    "permit_obsolete_folding": "malformed requests are always rejected",
-    "permit_unconventional_http_method": "malformed requests are always rejected",
-    "permit_unconventional_http_version": "malformed requests are always rejected",
-    "casefold_http_method": "malformed requests are always rejected",
-    "secure_scheme_headers": "write --forwarded-allow-ips",
-    "forwarder_headers": "malformed requests are always rejected",
-    "header_map": "malformed requests are always rejected",
-    "enable_backlog_metric": "write --admin ADDRESS for /metrics",
-    "protocol": "let the proxy send HTTP",
-    "uwsgi_allow_ips": "let the proxy send HTTP",
-    "http_protocols": "HTTP/1.1 and HTTP/2 are served",
-    "http2_cleartext": "HTTP/2 in the clear is served to clients with prior knowledge",
-    "http2_max_concurrent_streams": "HTTP/2 has fixed bounds",
-    "http2_initial_window_size": "HTTP/2 has fixed bounds",
-    "http2_max_frame_size": "HTTP/2 has fixed bounds",
-    "http2_max_header_list_size": "write --limit-headers",
-    "http_parser": "there is one parser",
-    "asgi_disconnect_grace_period": "an application is told at once that its client has gone",
-    **dict.fromkeys(
-        ["dirty_apps", "dirty_workers", "dirty_timeout", "dirty_threads", "dirty_graceful_timeout",
-         "on_dirty_starting", "dirty_post_fork", "dirty_worker_init", "dirty_worker_exit"],
-        "there are no dirty workers",
-    ),
-    "control_socket": "tidegate ctl has its own socket",
-    "control_socket_mode": "tidegate ctl has its own socket",
-    "control_socket_disable": "tidegate ctl has its own socket",
-    "tmp_upload_dir": "request bodies above 256 KiB are in files without a name in $TMPDIR",
-}
+#: What hooks read of a setting that is not in the file: a default of gunicorn's and of ours.
+DEFAULTS = {"bind": ["127.0.0.1:8000"], "workers": 1, "threads": 1, "timeout": 30,
+            "graceful_timeout": 30, "max_requests": 0, "loglevel": "info"}
 
 
 class ConfigurationError(Exception):
@@ -155,16 +47,15 @@ class Configuration:
         self.path = path if module else os.path.abspath(path)
         if not module and (os.path.isdir(self.path) or not os.path.exists(self.path)):
             raise ConfigurationError(f"there is no file {path}")
-        sys.path.insert(0, os.getcwd())
         try:
-            self.values = (vars(importlib.import_module(module)) if module
-                           else runpy.run_path(self.path, run_name="__config__"))
+            with _gunicorn_settings.importing(os.getcwd()):
+                self.values = (vars(importlib.import_module(module)) if module
+                               else runpy.run_path(self.path, run_name="__config__"))
         except BaseException as error:
             kind = type(error).__name__
             raise ConfigurationError(f"{path} cannot be executed: {kind}: {error}") from error
-        finally:
-            sys.path.remove(os.getcwd())
-        #: What hooks read of ``server.cfg``: a setting that is not in the file is ``None``.
+        #: What hooks read of ``server.cfg``: a setting that is not in the file is ``None``, unless
+        #: it is one of ``DEFAULTS``.
         self.cfg = _Settings(self.values)
 
     def configure_logging(self) -> None:
@@ -187,58 +78,7 @@ class Configuration:
 
     def options(self) -> tuple[list[str], list[str]]:
         """The settings as words of a command line, and a note for each that does nothing here."""
-        words, notes = [], []
-        for name, value in self.values.items():
-            words.extend(_words(name, value))
-            if name in WITHOUT_COUNTERPART and value is not None and value is not False:
-                notes.append(f"{self.path} has {name}: {WITHOUT_COUNTERPART[name]}")
-        words.extend(self._converted())
-        return words, notes
-
-    def _converted(self) -> list[str]:
-        words = []
-        if (kind := self.cfg.worker_class) is not None:
-            if not isinstance(kind, str):
-                kind = f"{kind.__module__}.{kind.__qualname__}"
-            words.append(f"--worker-class={kind}")
-        if (mask := self.cfg.umask) is not None:
-            words.append(f"--umask=0{mask:o}" if isinstance(mask, int) else f"--umask={mask}")
-        if paths := self.cfg.pythonpath:
-            paths = [*paths.split(","), *filter(None, [os.environ.get("PYTHONPATH")])]
-            words.append(f"--env=PYTHONPATH={os.pathsep.join(paths)}")
-        if (required := self.cfg.cert_reqs) is not None and self.cfg.certfile:
-            words.append(f"--ssl-cert-reqs={int(required)}")
-        return words
-
-
-def _words(name: str, value: object) -> list[str]:
-    """A setting as words of a command line."""
-    if value is None:
-        return []
-    if name in OPTIONS:
-        return [f"{OPTIONS[name]}={value}"]
-    if name in REPEATED:
-        each = [value] if isinstance(value, str) else value
-        return [f"{REPEATED[name]}={one}" for one in each]
-    if name in FLAGS and isinstance(value, str):
-        return [f"{FLAGS[name]}={value}"]
-    return [FLAGS[name]] if name in FLAGS and value else []
-
-
-def words_of_worker(settings: dict) -> list[str]:
-    """Those of gunicorn's settings that concern connections and requests; ``settings`` is its
-    ``cfg.settings``."""
-    words = []
-    for name in SETTINGS_OF_WORKERS:
-        setting = settings.get(name)
-        if setting is None or setting.get() == type(setting)().get():
-            continue
-        value = setting.get()
-        joined = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
-        words.extend(_words(name, joined))
-    if settings["certfile"].get():
-        words.append(f"--ssl-cert-reqs={int(settings['cert_reqs'].get())}")
-    return words
+        return _gunicorn_settings.options(self.path, self.values)
 
 
 class _Settings:
@@ -248,7 +88,7 @@ class _Settings:
     def __getattr__(self, name: str):
         if name.startswith("__"):
             raise AttributeError(name)
-        return None
+        return DEFAULTS.get(name)
 
 
 class Supervisor:
@@ -258,6 +98,18 @@ class Supervisor:
         self.cfg = configuration.cfg
         self.log = logger
         self.pid = os.getpid()
+        self.address = [_address(bind) for bind in _gunicorn_settings.listed(self.cfg.bind)]
+        self.num_workers = self.cfg.workers
+        self.timeout = self.cfg.timeout
+        self.proc_name = self.cfg.proc_name
+
+
+def _address(bind: str) -> str | tuple[str, int]:
+    """An address in gunicorn's form: the path of a Unix socket, or a host and a port."""
+    if bind.startswith("unix:"):
+        return bind.removeprefix("unix:")
+    host, _, port = bind.rpartition(":")
+    return (host, int(port)) if port.isdecimal() else (bind, 8000)
 
 
 class WorkerProcess:
@@ -335,14 +187,19 @@ def with_hooks(worker, application, before, after):
     """A WSGI application that calls ``pre_request`` and ``post_request``; each may be None."""
     if before is None and after is None:
         return application
+    if after is not None:
+        after = _with_four_parameters(after)
 
     def called(environ, start_response):
-        request, response = _request(environ), SimpleNamespace(status=None, headers=[])
+        request = _request(environ)
+        response = SimpleNamespace(status=None, status_code=None, headers=[])
         worker.nr += 1
 
         def start(status, headers, exc_info=None):
+            write = start_response(status, headers, exc_info)
             response.status, response.headers = status, headers
-            return start_response(status, headers, exc_info)
+            response.status_code = int(status[:3])
+            return write
 
         if before is not None:
             before(worker, request)
@@ -352,6 +209,13 @@ def with_hooks(worker, application, before, after):
         return _Body(body, lambda: after(worker, request, environ, response))
 
     return called
+
+
+def _with_four_parameters(hook):
+    """A hook ``post_request``; gunicorn allows it to have two or three parameters as well."""
+    taken = [one for one in inspect.signature(hook).parameters.values()
+             if one.kind <= one.POSITIONAL_OR_KEYWORD]
+    return lambda *arguments: hook(*arguments[:len(taken) or None])
 
 
 class _Body:

@@ -16,7 +16,7 @@ import threading
 
 from gunicorn.workers import base
 
-from tidegate import _gunicorn, _lifespan, _serve, _tidegate, _worker
+from tidegate import _gunicorn, _gunicorn_settings, _lifespan, _serve, _tidegate, _worker
 from tidegate._interface import is_asgi
 
 # How often gunicorn is told that the worker is alive, in seconds.
@@ -33,8 +33,10 @@ class Worker(base.Worker):
 
     def _configure(self) -> dict:
         """The configuration that ``tidegate run`` makes of the same settings."""
-        words = [f"--bind={_serve.bind_of(listener)}" for listener in self.sockets]
-        words += _gunicorn.words_of_worker(self.cfg.settings)
+        words, notes = _gunicorn_settings.words_of_worker(self.cfg.settings)
+        for note in notes:
+            self.log.warning("%s", note)
+        words += [f"--bind={_serve.bind_of(listener)}" for listener in self.sockets]
         # The application is loaded by gunicorn: its name is only written.
         command = [sys.executable, "-P", "-m", "tidegate", "run", "gunicorn:app", "--print-config"]
         # What is in gunicorn's variables is among its settings.

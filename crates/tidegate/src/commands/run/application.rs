@@ -213,7 +213,10 @@ impl ApplicationOptions {
 fn worker_class(typed: &str) -> Result<WorkerClass, String> {
     let interface = |interface| Ok(WorkerClass::Interface(interface));
     match typed {
-        "sync" | "gthread" => interface(Interface::Wsgi),
+        "sync"
+        | "gthread"
+        | "gunicorn.workers.sync.SyncWorker"
+        | "gunicorn.workers.gthread.ThreadWorker" => interface(Interface::Wsgi),
         "asgi" => interface(Interface::Asgi),
         "tidegate.Worker" => interface(Interface::Auto),
         "gevent" | "gunicorn.workers.ggevent.GeventWorker" => Ok(WorkerClass::Gevent),
@@ -237,6 +240,7 @@ mod tests {
     fn classes_of_gunicorn() {
         let class = |interface| Ok(WorkerClass::Interface(interface));
         assert_eq!(worker_class("gthread"), class(Interface::Wsgi));
+        assert_eq!(worker_class("gunicorn.workers.sync.SyncWorker"), class(Interface::Wsgi));
         assert_eq!(worker_class("uvicorn.workers.UvicornWorker"), class(Interface::Asgi));
         assert_eq!(worker_class("gevent"), Ok(WorkerClass::Gevent));
         assert!(worker_class("eventlet").unwrap_err().contains("write gevent, or gthread"));
