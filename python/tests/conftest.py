@@ -39,6 +39,32 @@ def server(request):
         yield running.ready()
 
 
+#: How an application runs: its interface and the options. A test file has an application for each
+#: interface: `app` and `wsgi`.
+MODES = {
+    "asgi": ("asgi", {}),
+    "threads": ("wsgi", {}),
+    "gevent": ("wsgi", {"threads": "gevent"}),
+    "preload": ("asgi", {"preload": True}),
+}
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    """Each of the modes in which applications run."""
+    if request.param == "gevent":
+        pytest.importorskip("gevent")
+    return request.param
+
+
+@pytest.fixture
+def start_mode(mode, request, start_server):
+    """Starts servers of the test file's application in this mode."""
+    interface, options = MODES[mode]
+    target = f"{request.module.__name__}:{'app' if interface == 'asgi' else 'wsgi'}"
+    return lambda **more: start_server(target, interface, **options, **more)
+
+
 @pytest.fixture
 def start_server():
     """Starts servers that end with the test."""

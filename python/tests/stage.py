@@ -40,13 +40,13 @@ class Stage:
 
 
 class WsgiStage:
-    """A WSGI application made of functions, one per path."""
+    """A WSGI application made of functions, one per path, which is their name without `wsgi_`."""
 
     def __init__(self):
         self.parts = {}
 
     def part(self, function):
-        self.parts[function.__name__] = function
+        self.parts[function.__name__.removeprefix("wsgi_")] = function
         return function
 
     def __call__(self, environ, start_response):

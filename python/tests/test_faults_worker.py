@@ -1,4 +1,4 @@
-"""The failure of a worker process affects only its own requests."""
+"""The failure of a worker process affects only its own requests, in each mode."""
 
 import asyncio
 import os
@@ -33,31 +33,30 @@ def wsgi_pid(environ, start_response):
     return [b"ok"]
 
 
+def block():
+    """Blocks the thread for ever, and with it all of its greenlets."""
+    note("blocked", os.getpid())
+    os.read(os.pipe()[0], 1)
+
+
 @app.part
 async def blocks_for_ever(scope, receive, send):
-    note("blocked", os.getpid())
-    while True:
-        time.sleep(3600)
+    block()
 
 
 @wsgi.part
 def wsgi_blocks_for_ever(environ, start_response):
-    note("blocked", os.getpid())
-    while True:
-        time.sleep(3600)
+    block()
 
 
-@pytest.mark.parametrize("interface", ["asgi", "wsgi"])
-def test_only_the_stuck_worker_is_killed_and_its_stack_is_logged(start_server, interface):
-    prefix = "wsgi_" if interface == "wsgi" else ""
-    target = "wsgi" if interface == "wsgi" else "app"
-    server = start_server(f"test_faults_worker:{target}", interface, workers=2, timeout=2)
+def test_only_the_stuck_worker_is_killed_and_its_stack_is_logged(start_mode, mode):
+    server = start_mode(workers=2, timeout=2)
     others = set()
     with server.connect() as client:
-        client.send(request("GET", f"/{prefix}blocks_for_ever"))
+        client.send(request("GET", "/blocks_for_ever"))
         stuck = server.note("blocked")
         # The responses in this time are from other workers.
-        with Load(server, 2, f"/{prefix}pid", is_fresh=True) as load:
+        with Load(server, 2, "/pid", is_fresh=True) as load:
             server.line(r"blocks_for_ever")
             load.more(1)
             others = load.processes
@@ -66,18 +65,17 @@ def test_only_the_stuck_worker_is_killed_and_its_stack_is_logged(start_server, i
             assert response.status >= 500
         except ConnectionError:
             pass
-    assert interface == "wsgi" or str(stuck) not in others
+    # Other threads of the worker respond.
+    assert mode == "threads" or str(stuck) not in others
     assert "test_faults_worker.py" in server.log()
-    wait_for_workers(server, 2, f"/{prefix}pid", gone=stuck)
+    wait_for_workers(server, 2, gone=stuck)
 
 
 @app.part
 async def blocks_later(scope, receive, send):
     """Blocks the loop in another step than the one in which the request was taken."""
     await asyncio.sleep(0)
-    note("blocked", os.getpid())
-    while True:
-        time.sleep(3600)
+    block()
 
 
 def test_a_worker_is_killed_that_one_request_blocks_while_no_other_waits(start_server):
@@ -90,18 +88,18 @@ def test_a_worker_is_killed_that_one_request_blocks_while_no_other_waits(start_s
     assert server.get("/pid").header("x-process") != str(stuck)
 
 
-def wait_for_workers(server, count, target="/pid", gone=None):
+def wait_for_workers(server, count, gone=None):
     """Waits until `count` processes respond, none of which is `gone`."""
-    with Load(server, 8, target, is_fresh=True) as load:
+    with Load(server, 8, is_fresh=True) as load:
         load.until(lambda load: len(load.processes - {str(gone)}) >= count)
-    with Load(server, 4, target, is_fresh=True) as load:
+    with Load(server, 4, is_fresh=True) as load:
         load.more(20)
     assert str(gone) not in load.processes
     assert not load.failures
 
 
-def test_a_worker_killed_under_load_fails_only_its_own_requests(start_server):
-    server = start_server("test_faults_worker:app", workers=2)
+def test_a_worker_killed_under_load_fails_only_its_own_requests(start_mode):
+    server = start_mode(workers=2)
     with Load(server, 8) as load:
         load.more(200)
         victim = load.processes.copy().pop()
@@ -122,8 +120,13 @@ async def crashes(scope, receive, send):
     os.abort()
 
 
-def test_a_worker_that_crashes_is_replaced(start_server):
-    server = start_server("test_faults_worker:app", workers=1)
+@wsgi.part
+def wsgi_crashes(environ, start_response):
+    os.abort()
+
+
+def test_a_worker_that_crashes_is_replaced(start_mode):
+    server = start_mode(workers=1)
     first = server.get("/pid").header("x-process")
     with server.connect() as client:
         client.send(request("GET", "/crashes"))
@@ -153,37 +156,43 @@ def test_a_crash_loop_does_not_end_the_server(start_server):
     assert server.process.poll() is None
 
 
-@app.part
-async def leaks(scope, receive, send):
+def leak():
     """Leaks five megabytes, until there are many more than are allowed: its size is looked at once
     a second, and it is not to take all memory until then."""
     kept = app.__dict__.setdefault("kept", [])
     if len(kept) < 100:
         kept.append(bytearray(os.urandom(1024)) * 5120)
-    await reply(send, b"ok", headers=process())
 
 
-def test_a_worker_that_grows_too_large_is_replaced_without_a_loss(start_server):
-    server = start_server("test_faults_worker:app", workers=1, max_rss="200MiB")
+@app.part
+async def leaks(scope, receive, send):
+    leak()
+    await pid(scope, receive, send)
+
+
+@wsgi.part
+def wsgi_leaks(environ, start_response):
+    leak()
+    return wsgi_pid(environ, start_response)
+
+
+def test_a_worker_that_grows_too_large_is_replaced_without_a_loss(start_mode):
+    server = start_mode(workers=1, max_rss="200MiB")
     with Load(server, 2, "/leaks") as load:
         load.until(lambda load: len(load.processes) >= 2)
     assert not load.failures
 
 
-@pytest.mark.parametrize("interface", ["asgi", "wsgi"])
-def test_workers_are_replaced_after_max_requests_without_a_loss(start_server, interface):
-    prefix = "wsgi_" if interface == "wsgi" else ""
-    target = "wsgi" if interface == "wsgi" else "app"
-    server = start_server(f"test_faults_worker:{target}", interface, workers=2, max_requests=200,
-                          max_requests_jitter=20)
-    with Load(server, 4, f"/{prefix}pid") as load:
+def test_workers_are_replaced_after_max_requests_without_a_loss(start_mode):
+    server = start_mode(workers=2, max_requests=200, max_requests_jitter=20)
+    with Load(server, 4) as load:
         load.until(lambda load: len(load.processes) >= 5)
     assert not load.failures
 
 
 @pytest.mark.parametrize("is_fresh", [False, True])
-def test_a_rolling_reload_under_load_loses_nothing(start_server, is_fresh):
-    server = start_server("test_faults_worker:app", workers=2)
+def test_a_rolling_reload_under_load_loses_nothing(start_mode, is_fresh):
+    server = start_mode(workers=2)
     with Load(server, 8, is_fresh=is_fresh) as load:
         load.more(100)
         for reloads in range(1, 4):
@@ -317,8 +326,15 @@ async def never_ends(scope, receive, send):
         raise
 
 
-def test_after_the_graceful_time_out_requests_are_aborted(start_server):
-    server = start_server("test_faults_worker:app", workers=1, graceful_timeout=1)
+@wsgi.part
+def wsgi_never_ends(environ, start_response):
+    note("never", os.getpid())
+    while True:
+        time.sleep(1)
+
+
+def test_after_the_graceful_time_out_requests_are_aborted(start_mode):
+    server = start_mode(workers=1, graceful_timeout=1)
     with server.connect() as client:
         client.send(request("GET", "/never_ends"))
         server.note("never")
@@ -341,8 +357,8 @@ def test_an_aborted_request_is_cancelled_first(start_server):
         server.wait()
 
 
-def test_workers_do_not_outlive_their_supervisor(start_server):
-    server = start_server("test_faults_worker:app", workers=2, graceful_timeout=1)
+def test_workers_do_not_outlive_their_supervisor(start_mode):
+    server = start_mode(workers=2, graceful_timeout=1)
     wait_for_workers(server, 2)
     with server.connect() as client:
         client.send(request("GET", "/never_ends"))

@@ -205,7 +205,7 @@ def wsgi_logs(environ, start_response):
 
 def test_lines_of_wsgi_are_in_the_text_of_the_server(start_server):
     server = start_server("test_logs:wsgi", interface="wsgi")
-    assert server.get("/wsgi_logs").status == 200
+    assert server.get("/logs").status == 200
     once(server, rf"{STAMP} INFO from a thread .*process=\d+ stream=stdout$")
     once(server, rf"{STAMP} INFO from a logger .*process=\d+ logger=shop$")
     once(server, rf"{STAMP} ERROR from wsgi.errors .*process=\d+ logger=tidegate.error$")
