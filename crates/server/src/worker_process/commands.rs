@@ -111,12 +111,16 @@ pub(super) async fn listen(process: Rc<Process>) {
         match told {
             Ok(Some(command)) => carry_out(&process, command).await,
             Ok(None) | Err(_) => {
-                if commands.leave.get().is_none() {
-                    if commands.embedded {
-                        return commands.set_leave_mode(graceful);
-                    }
-                    event!(Level::Warn, "the supervisor has exited: this worker drains and exits");
+                if !commands.embedded {
+                    // Also if it leaves already: the signal that a worker gets when its supervisor
+                    // exits may be handled first.
                     end_within(commands.graceful + SHUT_DOWN_WITHIN);
+                }
+                if commands.leave.get().is_none() {
+                    if !commands.embedded {
+                        let what = "the supervisor has exited: this worker drains and exits";
+                        event!(Level::Warn, what);
+                    }
                     commands.set_leave_mode(graceful);
                 }
                 return;
