@@ -73,10 +73,9 @@ build: prepare-build ## build the release binary
 test: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/rustc-checked
 test: export CLIPPY_ARGS := $(WARNINGS_DENIED)
 test: prepare-test ## everything: format, lints, all tests, generated files
-	@$(MAKE) format-check deny
-	@$(MAKE) --jobs=3 build-debug lint-python prepare-programs
-	@$(MAKE) --jobs=3 --output-sync=target test-rust test-python perf-smoke
-	@$(MAKE) check-generated check-console
+	@$(MAKE) --jobs=2 format-check lint-python
+	@$(MAKE) --jobs=4 build-tested prepare-programs deny check-console
+	@$(MAKE) --jobs=4 --output-sync=target test-rust test-python perf-smoke check-generated
 
 .PHONY: check
 check: prepare-build ## the quick half of `make test`: format, lints, rustdoc, the architecture rules
@@ -249,6 +248,12 @@ prepare-build prepare-test prepare-programs prepare-bench prepare-peers prepare-
 build-debug: export MAKEFLAGS :=
 build-debug:
 	cargo build $(TESTED) --all-targets
+
+# The same, and the crates of the wheel, in one command of cargo.
+.PHONY: build-tested
+build-tested: export MAKEFLAGS :=
+build-tested:
+	@scripts/python build
 
 .PHONY: format-check
 format-check:
