@@ -141,11 +141,12 @@ fn rust(text: &str) -> Vec<String> {
     let code = code_of(text);
     let mut findings = prose(&comments_and_literals(text, &code), true);
     let line_of = |at: usize| code[..at].matches('\n').count() + 1;
-    let phrases: Vec<_> = PHRASES.iter().collect();
-    for (name, range) in functions_in(&code) {
-        let line = line_of(range.start);
-        let found = phrases_in(&name.replace('_', " "), &phrases);
-        findings.extend(found.into_iter().map(|found| format!("{line}: {found}")));
+    let functions = functions_in(&code);
+    let names: Vec<_> = functions.iter().map(|(name, _)| name.replace('_', " ")).collect();
+    let phrases = Phrases::in_text(&names.join("\n"));
+    for (name, (_, range)) in names.iter().zip(&functions) {
+        let found = phrases.in_line(name).into_iter();
+        findings.extend(found.map(|found| format!("{}: {found}", line_of(range.start))));
     }
     for kind in ["struct", "enum", "trait", "union", "type", "mod"] {
         for (at, _) in words_in(&code, kind) {
@@ -192,9 +193,10 @@ fn comments_and_literals(text: &str, code: &str) -> String {
 /// Findings in text; without what stands between backticks and fences if it is Markdown.
 fn prose(text: &str, is_markdown: bool) -> Vec<String> {
     let mut findings = Vec::new();
-    // Most phrases are in no line of a file.
-    let lower = text.to_lowercase();
-    let phrases: Vec<_> = PHRASES.iter().filter(|(bad, _)| lower.contains(bad)).collect();
+    let phrases = Phrases::in_text(text);
+    if phrases.is_empty() {
+        return findings;
+    }
     let mut fenced = false;
     for (at, line) in text.lines().enumerate() {
         let is_fence = is_markdown && line.trim_start_matches(['/', '!', ' ']).starts_with("```");
@@ -207,20 +209,42 @@ fn prose(text: &str, is_markdown: bool) -> Vec<String> {
         } else {
             line.to_owned()
         };
-        let found = phrases_in(&line, &phrases).into_iter();
+        let found = phrases.in_line(&line).into_iter();
         findings.extend(found.map(|found| format!("{}: {found}", at + 1)));
     }
     findings
 }
 
-/// Those of `phrases` that a line has.
-fn phrases_in(line: &str, phrases: &[&'static (&str, &str)]) -> Vec<String> {
-    let line = line.to_lowercase();
-    let negation = NEGATIONS.iter().find(|verb| is_negated_by_no(&line, verb));
-    let found = phrases.iter().filter(|(bad, _)| words_in(&line, bad).next().is_some());
-    let found = found.map(|(bad, good)| format!("\"{bad}\": {good}"));
-    let negation = negation.map(|verb| format!("\"{verb} X\": not a X, or \"there {verb} X\""));
-    found.chain(negation).collect()
+/// What to look for in the lines of a text: most phrases are in none of them.
+struct Phrases {
+    bad: Vec<&'static (&'static str, &'static str)>,
+    negations: Vec<&'static str>,
+}
+
+impl Phrases {
+    fn in_text(text: &str) -> Self {
+        let lower = text.to_lowercase();
+        Self {
+            bad: PHRASES.iter().filter(|(bad, _)| lower.contains(bad)).collect(),
+            negations: NEGATIONS.iter().copied().filter(|verb| lower.contains(verb)).collect(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.bad.is_empty() && self.negations.is_empty()
+    }
+
+    fn in_line(&self, line: &str) -> Vec<String> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let line = line.to_lowercase();
+        let negation = self.negations.iter().find(|verb| is_negated_by_no(&line, verb));
+        let found = self.bad.iter().filter(|(bad, _)| words_in(&line, bad).next().is_some());
+        let found = found.map(|(bad, good)| format!("\"{bad}\": {good}"));
+        let negation = negation.map(|verb| format!("\"{verb} X\": not a X, or \"there {verb} X\""));
+        found.chain(negation).collect()
+    }
 }
 
 /// True for "it is no URL"; not for "there is no URL" and "is no longer", nor for a verb that
