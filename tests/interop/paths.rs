@@ -251,7 +251,7 @@ fn readers(directory: &Path) -> Vec<Command> {
     }
     if has("go") {
         let mut go = command("go", directory);
-        go.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").args(["run", GO_FLAGS]);
+        go.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").arg("run").args(GO_FLAGS);
         go.arg(scripts.join("go.go"));
         readers.push(go);
     }

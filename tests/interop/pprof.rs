@@ -52,7 +52,7 @@ fn go_reads_the_profiles() {
     // Go compiles it when it is first used, which takes longer than a command may.
     let pprof = directory.path().join("pprof").display().to_string();
     let mut build = command("go", directory.path());
-    build.args(["build", GO_FLAGS, "-o", &pprof, "cmd/pprof"]);
+    build.arg("build").args(GO_FLAGS).args(["-o", &pprof, "cmd/pprof"]);
     if !build.status().is_ok_and(|end| end.success()) {
         return skip("this go cannot build its pprof");
     }

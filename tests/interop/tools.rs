@@ -119,15 +119,15 @@ pub(crate) fn run(name: &str, directory: &Path, arguments: &[&str]) -> Exit {
     exit
 }
 
-/// Go compiles without optimisation, its library too, as for what scripts/prepare builds: so the
-/// library is compiled once for all.
-pub(crate) const GO_FLAGS: &str = "-gcflags=all=-N -l";
+/// Go compiles without optimisation and information for debuggers, its library too, as for what
+/// scripts/prepare builds: so the library is compiled once for all.
+pub(crate) const GO_FLAGS: [&str; 2] = ["-gcflags=all=-N -l -dwarf=false", "-ldflags=-w"];
 
 /// Builds a program of one file with Go, whose library is compiled when it is first used.
 pub(crate) fn go_program(directory: &Path, source: &str) -> Command {
     fs::write(directory.join("program.go"), source).expect("a file");
     let mut build = command("go", directory);
-    build.args(["build", GO_FLAGS, "-o", "program", "program.go"]);
+    build.arg("build").args(GO_FLAGS).args(["-o", "program", "program.go"]);
     build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local");
     let exit = Process::start(&mut build).wait_within(BUILT_WITHIN);
     assert_eq!(exit.code, Some(0), "{exit:?}");
