@@ -5,6 +5,8 @@ import logging
 import os
 import socket
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,3 +144,10 @@ def test_an_application_is_checked_without_serving(start_server, target, code, s
     server = start_server(target, ready=False, check_config=True)
     assert server.wait() == code
     assert said in server.log()
+
+
+def test_the_supervisor_imports_only_what_it_needs():
+    program = ("import sys, tidegate.__main__, tidegate._gunicorn as g; g.take(['run', 'a:b']);"
+               "print({'asyncio', 'logging.config', 'typing'} & sys.modules.keys())")
+    ended = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True)
+    assert ended.stdout == "set()\n", ended

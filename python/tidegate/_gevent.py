@@ -9,8 +9,9 @@ Calls of ``tidegate.cache`` and the like switch greenlets as well.
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
 
+# As in `tidegate`, which imports this module first.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tidegate import _store, _tidegate
 

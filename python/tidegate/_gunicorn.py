@@ -6,7 +6,6 @@ by each worker for the other hooks. ``options`` names every setting that has no 
 
 import importlib
 import inspect
-import logging.config
 import os
 import runpy
 import shlex
@@ -61,6 +60,9 @@ class Configuration:
     def configure_logging(self) -> None:
         """Applies ``logconfig_dict``, as gunicorn does."""
         if described := self.cfg.logconfig_dict:
+            # The supervisor does not need it.
+            import logging.config
+
             try:
                 logging.config.dictConfig({"version": 1, "disable_existing_loggers": False,
                                            **described})

@@ -16,17 +16,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidegate import (
-    _gevent,
-    _lifespan,
-    _log,
-    _metrics,
-    _serve,
-    _store,
-    _task_queue,
-    _tidegate,
-    _wsgi,
-)
+from tidegate import _gevent, _lifespan, _log, _metrics, _serve, _store, _tidegate, _wsgi
 from tidegate._interface import is_asgi
 from tidegate._log import logger
 
@@ -117,6 +107,8 @@ def connect(store: str | None, app: str, settings: dict) -> None:
     if url := settings.get("shared_store"):
         _store.use_redis(url, app)
     if url := settings.get("task_store"):
+        from tidegate import _task_queue
+
         try:
             _task_queue.use(url, app)
         except ValueError as error:
