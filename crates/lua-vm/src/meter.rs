@@ -227,17 +227,59 @@ unsafe extern "C" fn allocate_metered(
 /// of it is unused. Lua shrinks what it will hold for long, such as code and the stacks of threads.
 ///
 /// # Safety
-/// The block has `before` bytes, more than `new`, and is not used afterwards unless null is
-/// returned.
+/// The block has `before` bytes, more than `new`, and is not used afterwards unless it is returned.
 #[cold]
 unsafe fn shrink(meter: &MeterState, block: *mut c_void, before: usize, new: usize) -> *mut c_void {
     // SAFETY: promised by the caller; the new block does not overlap.
     unsafe {
         let smaller = (meter.allocate)(meter.data, std::ptr::null_mut(), 0, new);
-        if !smaller.is_null() {
-            smaller.copy_from_nonoverlapping(block, new);
-            (meter.allocate)(meter.data, block, before, 0);
+        if smaller.is_null() {
+            // Without memory for a second block, the first one is left to the allocator: Lua has no
+            // use for an error where it frees memory.
+            return (meter.allocate)(meter.data, block, before, new);
         }
+        smaller.copy_from_nonoverlapping(block, new);
+        (meter.allocate)(meter.data, block, before, 0);
         smaller
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::ffi::c_void;
+
+    use super::{MeterState, allocate_metered};
+
+    /// An allocator without memory for another block: it shrinks the one that there is.
+    unsafe extern "C" fn exhausted(
+        _: *mut c_void,
+        block: *mut c_void,
+        _: usize,
+        _: usize,
+    ) -> *mut c_void {
+        block
+    }
+
+    #[test]
+    fn a_block_shrinks_without_memory_for_a_second_one() {
+        let meter = MeterState {
+            allocate: exhausted,
+            data: std::ptr::null_mut(),
+            used: Cell::new(768),
+            large: Cell::new(0),
+            next: Cell::new(usize::MAX),
+            asked: Cell::new(false),
+            limit: Cell::new(usize::MAX),
+            running: Cell::new(std::ptr::null_mut()),
+            on_allocated: Cell::new(None),
+            unsampled: Cell::new(0),
+        };
+        let data = (&raw const meter).cast_mut().cast();
+        let mut block = [0u8; 768];
+        let block = block.as_mut_ptr().cast();
+        // SAFETY: the allocator has no memory, so nothing is read, written or freed.
+        let shrunk = unsafe { allocate_metered(data, block, 768, 640) };
+        assert_eq!((shrunk, meter.used.get()), (block, 640));
     }
 }
