@@ -45,6 +45,8 @@ pub struct Generation {
     observed: ListenerMetrics,
     memory: Cell<usize>,
     running: RefCell<Option<Rc<RunningVm>>>,
+    /// Drop what files have loaded in the VM.
+    unload: RefCell<Vec<Box<dyn Fn()>>>,
 }
 
 /// The generation that is being built, for handlers and filters.
@@ -79,6 +81,7 @@ impl Generation {
             },
             memory: Cell::new(0),
             running: RefCell::default(),
+            unload: RefCell::default(),
         });
         *generation.seat.current.borrow_mut() = Rc::downgrade(&generation);
         generation
@@ -101,6 +104,11 @@ impl Generation {
         if let Some(running) = &*self.running.borrow() {
             running.vm().set_memory_limit(self.memory.get());
         }
+    }
+
+    /// Has `unload` called when the VM is replaced.
+    pub(crate) fn on_replaced(&self, unload: impl Fn() + 'static) {
+        self.unload.borrow_mut().push(Box::new(unload));
     }
 
     /// The VM; created if there is none.
@@ -175,6 +183,7 @@ impl Generation {
             bytes = self.memory.get()
         );
         drop(running);
+        self.unload.borrow().iter().for_each(|unload| unload());
         drop(old);
     }
 }

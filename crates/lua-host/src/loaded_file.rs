@@ -26,11 +26,11 @@ pub(crate) struct LoadedFile<T> {
     pub(crate) source: Arc<ScriptSource>,
     generation: Rc<Generation>,
     read: fn(&Rc<RunningVm>, Value) -> Result<T>,
-    /// The last attempt.
-    known: RefCell<Option<LoadAttempt<T>>>,
+    /// The last attempt; `None` once its VM was replaced, which ends with its last call.
+    known: Rc<RefCell<Option<LoadAttempt<T>>>>,
 }
 
-impl<T> LoadedFile<T> {
+impl<T: 'static> LoadedFile<T> {
     /// Loads the file at once, so that errors are logged before a request arrives.
     pub(crate) fn new(
         source: Arc<ScriptSource>,
@@ -38,7 +38,14 @@ impl<T> LoadedFile<T> {
         read: fn(&Rc<RunningVm>, Value) -> Result<T>,
     ) -> LoadedFile<T> {
         generation.allow(source.memory);
-        let loaded = LoadedFile { source, generation, read, known: RefCell::default() };
+        let known = Rc::new(RefCell::<Option<LoadAttempt<T>>>::default());
+        let replaced = Rc::downgrade(&known);
+        generation.on_replaced(move || {
+            if let Some(known) = replaced.upgrade() {
+                drop(known.take());
+            }
+        });
+        let loaded = LoadedFile { source, generation, read, known };
         loaded.get();
         loaded
     }

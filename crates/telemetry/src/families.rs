@@ -398,7 +398,7 @@ families! {
 
     LUA_VMS = "tidegate_lua_vms", Gauge, Number, [],
         "Lua VMs: one for each worker with Lua code; one that was replaced, or is of an earlier \
-         configuration, until its last request and connection end and its routes use another.";
+         configuration, until its last request and connection end.";
     LUA_MEMORY = "tidegate_lua_memory_bytes", Gauge, Bytes, [],
         "Memory that Lua VMs hold, as of the last event that each handled.";
     LUA_MEMORY_LIMIT = "tidegate_lua_memory_limit_bytes", Gauge, Bytes, [],
