@@ -30,13 +30,14 @@ pub(crate) enum Delimiter {
 impl Delimiter {
     pub(crate) fn new(bytes: &[u8]) -> Delimiter {
         let mut short = [0; 8];
-        match short.get_mut(..bytes.len()) {
-            Some(room) => {
-                room.copy_from_slice(bytes);
-                Delimiter::Short(short, bytes.len() as u8)
-            }
-            None => Delimiter::Long(bytes.into()),
+        match (bytes, short.get_mut(..bytes.len())) {
+            // Nearly all are of one byte or two, which are stored without a call of `memcpy`.
+            ([one], _) => short[0] = *one,
+            ([one, two], _) => short[..2].copy_from_slice(&[*one, *two]),
+            (_, Some(room)) => room.copy_from_slice(bytes),
+            (_, None) => return Delimiter::Long(bytes.into()),
         }
+        Delimiter::Short(short, bytes.len() as u8)
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {

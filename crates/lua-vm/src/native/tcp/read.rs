@@ -51,15 +51,17 @@ unsafe extern "C-unwind" fn read(state: LuaState) -> c_int {
     // SAFETY: the delimiter is copied before anything is waited for.
     unsafe {
         let handle = connection(state, 1);
-        if ffi::lua_type(state, 2) == ffi::LUA_TNUMBER {
-            let count = ffi::luaL_checkinteger(state, 2);
-            let Ok(count) = usize::try_from(count) else {
-                return ffi::luaL_argerror(state, 2, c"a negative count".as_ptr());
-            };
-            let timeout = timeout_argument(state, 3);
-            return attempt(state, handle, ReadRequest::Bytes(count), timeout).run(state);
+        match ffi::lua_type(state, 2) {
+            ffi::LUA_TNUMBER => {
+                let count = ffi::luaL_checkinteger(state, 2);
+                let Ok(count) = usize::try_from(count) else {
+                    return ffi::luaL_argerror(state, 2, c"a negative count".as_ptr());
+                };
+                let timeout = timeout_argument(state, 3);
+                attempt(state, handle, ReadRequest::Bytes(count), timeout).run(state)
+            }
+            kind => delimited(state, handle, kind),
         }
-        delimited(state, handle, 2)
     }
 }
 
@@ -68,28 +70,32 @@ unsafe extern "C-unwind" fn read_line(state: LuaState) -> c_int {
     // SAFETY: as `read`.
     unsafe {
         let handle = connection(state, 1);
-        if ffi::lua_type(state, 2) <= ffi::LUA_TNIL {
-            let timeout = timeout_argument(state, 3);
-            let want = ReadRequest::Delimiter(Delimiter::new(b"\n"));
-            return attempt(state, handle, want, timeout).run(state);
+        match ffi::lua_type(state, 2) {
+            ffi::LUA_TNONE | ffi::LUA_TNIL => {
+                let timeout = timeout_argument(state, 3);
+                let want = ReadRequest::Delimiter(Delimiter::new(b"\n"));
+                attempt(state, handle, want, timeout).run(state)
+            }
+            kind => delimited(state, handle, kind),
         }
-        delimited(state, handle, 2)
     }
 }
 
+/// Reads up to the delimiter that is the second argument, of type `kind`.
+///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
-unsafe fn delimited(state: LuaState, handle: StreamHandle, index: c_int) -> c_int {
-    // SAFETY: promised by the caller.
+unsafe fn delimited(state: LuaState, handle: StreamHandle, kind: c_int) -> c_int {
+    // SAFETY: promised by the caller; the string is an argument.
     unsafe {
-        if ffi::lua_type(state, index) != ffi::LUA_TSTRING {
-            return ffi::luaL_argerror(state, index, c"a count or a delimiter expected".as_ptr());
+        if kind != ffi::LUA_TSTRING {
+            return ffi::luaL_argerror(state, 2, c"a count or a delimiter expected".as_ptr());
         }
-        let delimiter = stack::check_bytes(state, index);
+        let delimiter = stack::bytes(state, 2).unwrap_or_default();
         if delimiter.is_empty() {
-            return ffi::luaL_argerror(state, index, c"an empty delimiter".as_ptr());
+            return ffi::luaL_argerror(state, 2, c"an empty delimiter".as_ptr());
         }
-        let timeout = timeout_argument(state, index + 1);
+        let timeout = timeout_argument(state, 3);
         attempt(state, handle, ReadRequest::Delimiter(Delimiter::new(delimiter)), timeout)
             .run(state)
     }
