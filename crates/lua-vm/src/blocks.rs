@@ -34,6 +34,16 @@ impl<T> Blocks<T> {
         }
     }
 
+    /// Removes the last record, and its block with the last one in it.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        let last = self.blocks.last_mut()?;
+        let record = last.pop();
+        if last.is_empty() {
+            self.blocks.pop();
+        }
+        record
+    }
+
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
         self.blocks.get(index / RECORDS)?.get(index % RECORDS)
@@ -76,5 +86,18 @@ mod tests {
         blocks[RECORDS] = 7;
         assert_eq!(blocks.get_mut(RECORDS), Some(&mut 7));
         assert_eq!((blocks[RECORDS - 1], blocks[RECORDS + 1]), (RECORDS - 1, RECORDS + 1));
+    }
+
+    #[test]
+    fn a_block_is_freed_with_its_last_record() {
+        let mut blocks = Blocks::default();
+        for number in 0..=RECORDS {
+            blocks.push(number);
+        }
+        assert_eq!((blocks.pop(), blocks.len(), blocks.blocks.len()), (Some(RECORDS), RECORDS, 1));
+        while blocks.pop().is_some() {}
+        assert_eq!((blocks.len(), blocks.blocks.len()), (0, 0));
+        blocks.push(1);
+        assert_eq!(blocks[0], 1);
     }
 }

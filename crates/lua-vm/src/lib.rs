@@ -14,6 +14,7 @@
 pub mod address;
 pub mod arguments;
 pub mod async_function;
+mod block_heap;
 mod blocks;
 mod c_api;
 pub mod calls;

@@ -42,9 +42,16 @@ pub type OnTaskEnd = Box<dyn FnOnce(&Lua, TaskEnd)>;
 pub(crate) enum EndObserver {
     #[default]
     Ignored,
-    Callback(OnTaskEnd),
+    /// In a box of its own: most coroutines have none, and each has room for a pointer.
+    Callback(Box<OnTaskEnd>),
     /// The call of a request, which needs no box and no values.
     Call(CallId),
+}
+
+impl EndObserver {
+    pub(crate) fn callback(ended: OnTaskEnd) -> EndObserver {
+        EndObserver::Callback(Box::new(ended))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,9 +86,12 @@ pub(crate) struct Task {
     /// The trace id of its log lines.
     pub(crate) trace: u64,
     /// The timer of its sleep; stale once it has woken.
-    pub(crate) sleeps: Option<TimerId>,
+    pub(crate) sleeps: TimerId,
     pub(crate) ended: EndObserver,
 }
+
+/// There may be 100 000 of them.
+const _: () = assert!(size_of::<Task>() <= 56);
 
 /// No coroutine runs.
 const NONE: u32 = u32::MAX;
@@ -159,7 +169,7 @@ impl TaskTable {
             status: TaskStatus::Spare,
             values: 0,
             trace: 0,
-            sleeps: None,
+            sleeps: TimerId::NONE,
             ended: EndObserver::Ignored,
         };
         let index = match self.vacant.pop() {

@@ -6,12 +6,11 @@
 //! comes up, or when most entries belong to cancelled timers.
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::ffi::c_int;
 use std::task::Waker;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::block_heap::BlockHeap;
 use crate::blocks::Blocks;
 use crate::ids::{StreamHandle, TaskId};
 
@@ -38,6 +37,9 @@ pub(crate) struct TimerId {
 }
 
 impl TimerId {
+    /// Names no timer.
+    pub(crate) const NONE: TimerId = TimerId { index: u32::MAX, generation: 0 };
+
     /// As Silly hands it out: a number.
     pub(crate) fn to_number(self) -> i64 {
         (i64::from(self.generation & 0x7fff_ffff) << 32) | i64::from(self.index)
@@ -57,7 +59,7 @@ struct TimerSlot {
 #[derive(Default)]
 struct TimerHeap {
     /// Deadline, order of setting, place.
-    entries: BinaryHeap<Reverse<(u64, u64, TimerId)>>,
+    entries: BlockHeap<(u64, u64, TimerId)>,
     slots: Blocks<TimerSlot>,
     vacant: Vec<u32>,
     set: u64,
@@ -127,7 +129,7 @@ impl Timers {
 
     /// The earliest deadline.
     pub(crate) fn next_ms(&self) -> Option<u64> {
-        self.heap.borrow().entries.peek().map(|Reverse((deadline, ..))| *deadline)
+        self.heap.borrow().entries.peek().map(|(deadline, ..)| deadline)
     }
 
     /// Timers that are set, and how many were set so far.
@@ -151,8 +153,8 @@ impl Timers {
         let session = TimerId { index, generation: slot.generation };
         heap.set += 1;
         let order = heap.set;
-        let first = heap.entries.peek().is_none_or(|Reverse(first)| deadline < first.0);
-        heap.entries.push(Reverse((deadline, order, session)));
+        let first = heap.entries.peek().is_none_or(|first| deadline < first.0);
+        heap.entries.push((deadline, order, session));
         drop(heap);
         if first {
             self.earliest_ms.set(deadline);
@@ -204,7 +206,7 @@ impl Timers {
         }
         let mut heap = self.heap.borrow_mut();
         loop {
-            let Some(&Reverse((deadline, _, session))) = heap.entries.peek() else {
+            let Some((deadline, _, session)) = heap.entries.peek() else {
                 self.earliest_ms.set(u64::MAX);
                 return None;
             };
@@ -245,14 +247,10 @@ impl TimerHeap {
     }
 
     fn sweep(&mut self) {
-        let entries = std::mem::take(&mut self.entries).into_vec();
         let slots = &self.slots;
-        self.entries = entries
-            .into_iter()
-            .filter(|Reverse((_, _, session))| {
-                slots[session.index as usize].generation == session.generation
-            })
-            .collect();
+        self.entries.retain(|(_, _, session)| {
+            slots[session.index as usize].generation == session.generation
+        });
         self.cancelled = 0;
     }
 }

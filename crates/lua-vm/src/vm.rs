@@ -205,7 +205,7 @@ impl Vm {
                 let mut tasks = self.tasks.borrow_mut();
                 let task = tasks.get(index);
                 task.values = values;
-                task.ended = ended.map_or(EndObserver::Ignored, EndObserver::Callback);
+                task.ended = ended.map_or(EndObserver::Ignored, EndObserver::callback);
                 Ok(index)
             }
             Err(error) => {

@@ -150,7 +150,7 @@ pub fn serve_connection(
     let index = turn.new_task();
     let thread = turn.tasks(|tasks| {
         let task = tasks.get(index);
-        task.ended = EndObserver::Callback(on_end);
+        task.ended = EndObserver::callback(on_end);
         task.thread
     });
     // SAFETY: the thread is empty and has room for a call's worth of values.

@@ -107,7 +107,7 @@ unsafe extern "C-unwind" fn sleep(state: LuaState) -> c_int {
             stack::raise(state, "only a task may sleep");
         };
         let session = vm.timers.set(span_ms, TimerAction::Wake(task));
-        vm.tasks(|tasks| tasks.get(task.index).sleeps = Some(session));
+        vm.tasks(|tasks| tasks.get(task.index).sleeps = session);
         ffi::lua_yieldk(state, 0, 0, None)
     }
 }

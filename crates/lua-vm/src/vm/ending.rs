@@ -104,14 +104,12 @@ impl Vm {
             if task.status != TaskStatus::Wait {
                 return;
             }
-            (task.thread, std::mem::take(&mut task.ended), task.sleeps.take())
+            (task.thread, std::mem::take(&mut task.ended), task.sleeps)
         };
         drop(ended);
         self.failed_tasks.forget(index);
-        if let Some(session) = sleeps {
-            // There is nothing to wake; the timer must not stay until its deadline.
-            self.timers.cancel_wake(session);
-        }
+        // There is nothing to wake; the timer must not stay until its deadline.
+        self.timers.cancel_wake(sleeps);
         // SAFETY: the thread is suspended.
         unsafe { ffi::lua_closethread(thread, self.main) };
         // A queue that still holds the thread must not wake another coroutine with it.
