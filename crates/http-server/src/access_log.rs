@@ -20,9 +20,9 @@ use std::sync::Arc;
 use plugin::CredentialPlace;
 use telemetry::LogRing;
 use telemetry::timestamp::{common_log, now_ms};
-use wire::Known;
 use wire::grpc::Code;
 use wire::target::query_pairs;
+use wire::{IpText, Known};
 
 use message::{ConnectionFacts, Fault, LineFormat, Request, RouteLog};
 
@@ -298,7 +298,7 @@ impl Masks {
         status: u16,
         numbers: impl FnOnce(&mut JsonObject<'_>),
     ) {
-        object.text("client_ip", request.client_ip.to_string().as_bytes());
+        object.text("client_ip", IpText::new(request.client_ip).as_bytes());
         if request.countries.is_some() {
             object.text("country", plugin::variables::country(request).as_bytes());
         }

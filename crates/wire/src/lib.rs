@@ -30,10 +30,12 @@ pub mod token;
 pub mod trace_context;
 pub mod websocket;
 
+mod ip_text;
 mod known;
 mod method;
 mod reject;
 
+pub use ip_text::IpText;
 pub use known::Known;
 pub use method::{Method, Version};
 pub use reject::Reject;

@@ -4,11 +4,11 @@
 //! the framing fields are ours; Via and X-Forwarded-* are added to. What an inbound X-Forwarded-*
 //! of an unbelieved client said has been removed before (serving loop).
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use wire::h1::HeadLimits;
-use wire::{Known, Version, alias, token};
+use wire::{IpText, Known, Version, alias, token};
 
 use message::{Body, Request};
 use message::{Protocol, Scheme};
@@ -231,6 +231,7 @@ fn write_forwarded(
     forwarded: bool,
 ) {
     let peer = request.facts.peer_ip();
+    let peer_text = IpText::new(peer);
     out.extend_from_slice(b"X-Forwarded-For: ");
     if seen.forwarded_for {
         for chain in request.headers.get_all(Known::XForwardedFor) {
@@ -238,7 +239,7 @@ fn write_forwarded(
             out.extend_from_slice(b", ");
         }
     }
-    write_ip(out, peer);
+    out.extend_from_slice(peer_text.as_bytes());
     // Constant lines are copied as one block of a known length.
     match request.scheme {
         _ if seen.proto => out.extend_from_slice(b"\r\n"),
@@ -251,11 +252,11 @@ fn write_forwarded(
     if forwarded {
         out.extend_from_slice(b"Forwarded: for=");
         match peer {
-            IpAddr::V4(_) => write_ip(out, peer),
+            IpAddr::V4(_) => out.extend_from_slice(peer_text.as_bytes()),
             // RFC 7239 6: an IPv6 address is bracketed and quoted.
             IpAddr::V6(_) => {
                 out.extend_from_slice(b"\"[");
-                write_ip(out, peer);
+                out.extend_from_slice(peer_text.as_bytes());
                 out.extend_from_slice(b"]\"");
             }
         }
@@ -265,38 +266,4 @@ fn write_forwarded(
         out.extend_from_slice(request.scheme.as_str().as_bytes());
         out.extend_from_slice(b"\r\n");
     }
-}
-
-fn write_ip(out: &mut Vec<u8>, ip: IpAddr) {
-    match ip {
-        IpAddr::V4(ip) => write_ipv4(out, ip),
-        IpAddr::V6(ip) => {
-            use std::io::Write;
-            // Writing into memory cannot fail.
-            let _ = write!(out, "{ip}");
-        }
-    }
-}
-
-/// Digit by digit into a small array and from there in one copy: every request writes one, and a
-/// copy for each number and each dot costs three times as much.
-fn write_ipv4(out: &mut Vec<u8>, ip: Ipv4Addr) {
-    // Room for a separator too many.
-    let mut text = [b'.'; 16];
-    let mut end = 0;
-    for octet in ip.octets() {
-        let (hundreds, tens, ones) = (octet / 100, octet / 10 % 10, octet % 10);
-        if octet >= 100 {
-            text[end] = b'0' + hundreds;
-            end += 1;
-        }
-        if octet >= 10 {
-            text[end] = b'0' + tens;
-            end += 1;
-        }
-        text[end] = b'0' + ones;
-        // The separator is there already: digits never reach the position after it.
-        end += 2;
-    }
-    out.extend_from_slice(&text[..end - 1]);
 }

@@ -2,6 +2,7 @@
 
 use message::ConnectionFacts;
 use telemetry::{CloseReason, Severity};
+use wire::IpText;
 
 use super::json_object::JsonObject;
 
@@ -34,7 +35,7 @@ impl StreamEntry<'_> {
     pub(super) fn json(&self, line: &mut Vec<u8>) {
         let mut object = JsonObject::begin(line);
         object.time();
-        object.text("client_ip", self.facts.peer_ip().to_string().as_bytes());
+        object.text("client_ip", IpText::new(self.facts.peer_ip()).as_bytes());
         object.text("stream", self.facts.listener.as_bytes());
         if let Some(name) = self.server_name {
             object.text("tls_server_name", name.as_bytes());
