@@ -341,7 +341,7 @@ impl Serialize for Shown<'_> {
 mod tests {
     use super::*;
     use crate::testing::{FakeServer, text};
-    use message::{Recording, SpanKind, Trace};
+    use message::{Recording, RequestTrace, SpanKind};
     use serde_json::json;
     use wire::trace_context::TraceContext;
 
@@ -361,7 +361,7 @@ mod tests {
 
     fn finished(spans: Vec<Span>) -> FinishedTrace {
         let context = TraceContext::new([1; 16], [1; 8], true);
-        let trace = Trace::begin(context, None, None, Recording::Steps).trace.take();
+        let trace = RequestTrace::begin(context, None, None, Recording::Steps).take();
         FinishedTrace { spans, clock_offset_us: 0, ..trace }
     }
 

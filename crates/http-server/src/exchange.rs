@@ -15,7 +15,7 @@ use crate::listener_snapshot::ListenerSnapshot;
 use crate::secure;
 use crate::tracer::RequestEnd;
 use message::{
-    Bounds, ConnectionFacts, Fault, FaultKind, GrpcCall, HandlerResult, Inform, Request,
+    Bounds, ConnectionFacts, Fault, FaultKind, GrpcCall, HandlerResult, Inform, Recorder, Request,
     RequestTrace, Response,
 };
 use plugin::{Route, problem};
@@ -141,8 +141,8 @@ impl Exchange {
         if let Some(tls) = &self.snapshot.tls {
             secure::add_hsts(&self.request, tls, &mut conclusion.response);
         }
-        if let Some(trace) = &self.request.trace {
-            record_response(trace, &conclusion.response);
+        if let Some(recorder) = self.request.trace.as_ref().and_then(RequestTrace::recorder) {
+            record_response(&recorder, &conclusion.response);
         }
         conclusion
     }
@@ -191,9 +191,8 @@ impl Exchange {
         if self.request.notes.grpc.is_some() {
             self.end_call(status);
         }
-        // The span of a recorded request holds those of its steps, which are timed precisely.
         let trace = self.request.trace.as_ref();
-        let now_us = match self.instant && !trace.is_some_and(|each| each.trace.is_recording()) {
+        let now_us = match self.instant && !trace.is_some_and(RequestTrace::needs_precise_end) {
             true => net::clock::recent_us(),
             false => net::clock::precise_us(),
         };
@@ -227,13 +226,13 @@ impl Exchange {
 /// Records for the live log when the head of the response was ready, and what it says about the
 /// path of the request.
 #[cold]
-fn record_response(trace: &RequestTrace, response: &Response) {
-    let Some(now_us) = trace.begin_step() else { return };
-    trace.end_step("response", now_us, |span| {
+fn record_response(recorder: &Recorder, response: &Response) {
+    let Some(now_us) = recorder.begin_step() else { return };
+    recorder.end_step("response", now_us, |span| {
         span.set("http.response.status_code", u64::from(response.status));
         for (name, attribute) in RECORDED_FIELDS {
             if let Some(value) = response.headers.get(name) {
-                span.set(attribute, value);
+                span.set_bytes(attribute, value);
             }
         }
     });

@@ -232,7 +232,7 @@ mod tests {
         worker.update(&log);
         let context = wire::trace_context::TraceContext::new([1; 16], [2; 8], true);
         let recording = message::Recording::Steps;
-        let trace = message::Trace::begin(context, None, None, recording).trace.take();
+        let trace = message::RequestTrace::begin(context, None, None, recording).take();
         for _ in 0..QUEUE + 3 {
             push(&worker.queues(&request("/"), 200, 1), &trace);
         }

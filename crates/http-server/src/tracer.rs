@@ -9,15 +9,25 @@ use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 
 use message::{
-    Attributes, FinishedTrace, Headers, Name, Recording, Request, Span, SpanKind, Trace,
+    Attributes, FinishedTrace, Headers, Name, Recording, Request, RequestTrace, Span, SpanKind,
     TraceFields, TraceQueue, new_span_id,
 };
 use plugin::CredentialPlace;
-use wire::Known;
 use wire::trace_context::{SpanId, TraceContext, TraceId, b3_decision};
+use wire::{IpText, Known, Method};
 
 use crate::access_log::Masks;
 use crate::live_log::{self, LiveClients, LiveLog, LiveQueue};
+
+const W3C: [Name<'static>; 2] = [Name::Known(Known::Traceparent), Name::Known(Known::Tracestate)];
+const B3: [Name<'static>; 1] = [Name::Other(b"b3")];
+const B3_MULTI: [Name<'static>; 5] = [
+    Name::Other(b"x-b3-traceid"),
+    Name::Other(b"x-b3-spanid"),
+    Name::Other(b"x-b3-parentspanid"),
+    Name::Other(b"x-b3-sampled"),
+    Name::Other(b"x-b3-flags"),
+];
 
 /// What is traced.
 #[derive(Clone)]
@@ -84,22 +94,14 @@ impl Tracer {
 
     fn begin_trace(&self, request: &mut Request, is_watched: bool) {
         let Some(settings) = &self.settings else {
-            let recording = if is_watched { Recording::Steps } else { Recording::Off };
             let context = TraceContext::new(new_trace_id(), new_span_id(), false);
-            request.trace = Some(Trace::begin(context, None, None, recording));
+            request.trace = Some(RequestTrace::begin(context, None, None, Recording::Steps));
             return;
         };
-        let incoming = match settings.accepts_parent {
-            true => incoming(&request.headers, settings.fields),
+        let incoming = match has_fields(&request.headers, settings.fields) {
+            true => settings.take_incoming(&mut request.headers),
             false => None,
         };
-        match &incoming {
-            None => remove_fields(&mut request.headers, settings.fields),
-            Some(Incoming { is_w3c: false, .. }) if settings.fields.w3c => {
-                request.headers.remove(Known::Tracestate);
-            }
-            Some(_) => {}
-        }
         let parent = incoming.as_ref().map(|incoming| incoming.context.span_id);
         let context = match incoming {
             Some(Incoming { context, decision: Some(_), .. }) => context,
@@ -113,23 +115,29 @@ impl Tracer {
             false => Recording::Off,
         };
         let context = context.with_span(new_span_id());
-        request.trace = Some(Trace::begin(context, parent, Some(settings.fields), recording));
+        request.trace =
+            Some(RequestTrace::begin(context, parent, Some(settings.fields), recording));
     }
 
     /// Ends the trace of a request, and passes what is recorded to the exporter and to the clients
     /// of the live log.
     #[inline]
     pub(crate) fn end(&self, request: &Request, end: &RequestEnd) {
-        if let Some(position) = &request.trace {
-            self.end_trace(&position.trace, request, end);
+        if let Some(trace) = &request.trace {
+            match trace.finish() {
+                Recording::Off => {}
+                recording => self.end_recording(trace, recording, request, end),
+            }
         }
     }
 
-    fn end_trace(&self, trace: &Trace, request: &Request, end: &RequestEnd) {
-        let recording = trace.finish();
-        if recording == Recording::Off {
-            return;
-        }
+    fn end_recording(
+        &self,
+        trace: &RequestTrace,
+        recording: Recording,
+        request: &Request,
+        end: &RequestEnd,
+    ) {
         let call = request.notes.grpc.as_ref().and_then(|call| call.status());
         let has_failed = end.status >= 500 || call.is_some_and(|code| code.is_server_error());
         let settings = self.settings.as_ref();
@@ -144,12 +152,15 @@ impl Tracer {
             return;
         }
         let mut finished = trace.take();
-        let span = self.request_span(trace, request, end, has_failed);
+        let mut span = self.request_span(trace, request, end, has_failed);
+        let route = request.route.as_ref().map_or("", |route| &route.name);
         if let Some(queue) = exporter {
-            let route = request.route.as_ref().map_or("", |route| &route.name);
             queue.push(finished.export(&span, route));
         }
         if !watching.is_empty() {
+            if !route.is_empty() {
+                span.name = [&*span.name, " ", route].concat().into();
+            }
             add_connection_steps(&mut finished, request);
             finished.spans.push(span);
             live_log::push(&watching, &finished);
@@ -175,7 +186,7 @@ impl Tracer {
 
     fn request_span(
         &self,
-        trace: &Trace,
+        trace: &RequestTrace,
         request: &Request,
         end: &RequestEnd,
         has_failed: bool,
@@ -183,7 +194,7 @@ impl Tracer {
         let mut span = Span {
             id: trace.context().span_id,
             parent: trace.parent(),
-            name: name(request).into(),
+            name: method_name(&request.method).into(),
             kind: SpanKind::Server,
             began_us: request.began_us,
             ended_us: request.began_us + end.duration_us,
@@ -203,20 +214,20 @@ impl Tracer {
 
     /// Adds the attributes of a server's span, by OpenTelemetry's semantic conventions of HTTP.
     fn describe(&self, span: &mut Span, request: &Request, status: u16) {
-        span.set("http.request.method", request.method.as_bytes());
+        span.set_bytes("http.request.method", request.method.as_bytes());
         span.set("url.scheme", request.scheme.as_str());
-        span.set("url.path", request.target.received_path());
+        span.set_bytes("url.path", request.target.received_path());
         if let Some(query) = request.target.query() {
-            span.set("url.query", &*self.masks.masked(query));
+            span.set_bytes("url.query", &self.masks.masked(query));
         }
-        span.set("server.address", request.host());
-        span.set("client.address", request.client_ip.to_string());
+        span.set_bytes("server.address", request.host());
+        span.set_bytes("client.address", IpText::new(request.client_ip).as_bytes());
         let version = request.version.as_str();
         let version = version.strip_prefix("HTTP/").unwrap_or(version);
         span.set("network.protocol.version", version);
         span.set("http.response.status_code", u64::from(status));
         if let Some(agent) = request.headers.get(Known::UserAgent) {
-            span.set("user_agent.original", agent);
+            span.set_bytes("user_agent.original", agent);
         }
         if let Some(fault) = request.notes.fault {
             span.set("error.type", fault);
@@ -245,6 +256,23 @@ impl Tracer {
 }
 
 impl TracerSettings {
+    /// Returns the trace that a client continues here, and removes fields of others.
+    #[cold]
+    fn take_incoming(&self, headers: &mut Headers) -> Option<Incoming> {
+        let incoming = match self.accepts_parent {
+            true => incoming(headers, self.fields),
+            false => None,
+        };
+        match &incoming {
+            None => remove_fields(headers, self.fields),
+            Some(Incoming { is_w3c: false, .. }) if self.fields.w3c => {
+                headers.remove(Known::Tracestate);
+            }
+            Some(_) => {}
+        }
+        incoming
+    }
+
     fn decided(&self, trace_id: TraceId) -> TraceContext {
         let [.., a, b, c, d, e, f, g, h] = trace_id;
         let drawn = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1;
@@ -255,7 +283,7 @@ impl TracerSettings {
     /// The exporter's queue, if a finished request is exported.
     fn exporter(
         &self,
-        trace: &Trace,
+        trace: &RequestTrace,
         has_failed: bool,
         duration_us: u64,
     ) -> Option<&Arc<TraceQueue>> {
@@ -290,7 +318,7 @@ fn add_connection_steps(trace: &mut FinishedTrace, request: &Request) {
     }
     add("accept", accepted_us, accepted_us, &|span: &mut Span| {
         span.set("tidegate.listener", &*facts.listener);
-        span.set("network.peer.address", facts.peer_ip().to_string());
+        span.set_bytes("network.peer.address", IpText::new(facts.peer_ip()).as_bytes());
     });
     if let Some(tls) = &facts.tls {
         add("tls handshake", accepted_us, facts.times.secured_us, &|span: &mut Span| {
@@ -304,15 +332,19 @@ fn add_connection_steps(trace: &mut FinishedTrace, request: &Request) {
     }
 }
 
-/// The name of a server's span: method and route, which are few.
-fn name(request: &Request) -> String {
-    let method = match &request.method {
-        wire::Method::Other(_) => "HTTP",
-        known => known.as_str(),
-    };
-    match &request.route {
-        Some(route) => [method, " ", &route.name].concat(),
-        None => method.to_owned(),
+/// The first part of the name of a server's span; the second is that of its route. Both are few.
+fn method_name(method: &Method) -> &'static str {
+    match method {
+        Method::Get => "GET",
+        Method::Head => "HEAD",
+        Method::Post => "POST",
+        Method::Put => "PUT",
+        Method::Delete => "DELETE",
+        Method::Connect => "CONNECT",
+        Method::Options => "OPTIONS",
+        Method::Trace => "TRACE",
+        Method::Patch => "PATCH",
+        Method::Other(_) => "HTTP",
     }
 }
 
@@ -346,24 +378,26 @@ fn incoming(headers: &Headers, fields: TraceFields) -> Option<Incoming> {
     of_w3c.or_else(of_b3).or_else(|| if fields.b3_multi { b3_multi() } else { None })
 }
 
+/// True if a client says something about a trace, in any spelling.
+fn has_fields(headers: &Headers, fields: TraceFields) -> bool {
+    fields.w3c && headers.has_spelling(&W3C)
+        || fields.b3 && headers.has_spelling(&B3)
+        || fields.b3_multi && headers.has_spelling(&B3_MULTI)
+}
+
 /// Removes what a client says about a trace that is not continued.
 fn remove_fields(headers: &mut Headers, fields: TraceFields) {
-    if fields.w3c {
-        headers.remove(Known::Traceparent);
-        headers.remove(Known::Tracestate);
-    }
-    if fields.b3 {
-        headers.remove("b3");
-    }
-    if fields.b3_multi {
-        for name in ["traceid", "spanid", "parentspanid", "sampled", "flags"] {
-            headers.remove(&*format!("x-b3-{name}"));
-        }
+    let formats = [(fields.w3c, &W3C[..]), (fields.b3, &B3[..]), (fields.b3_multi, &B3_MULTI[..])];
+    for (_, names) in formats.into_iter().filter(|(is_used, _)| *is_used) {
+        names.iter().for_each(|name| {
+            headers.remove(*name);
+        });
     }
 }
 
+/// A random identity, which is never zero.
 fn new_trace_id() -> TraceId {
-    fastrand::u128(1..).to_ne_bytes()
+    fastrand::u128(..).max(1).to_ne_bytes()
 }
 
 #[cfg(test)]

@@ -315,6 +315,12 @@ impl Headers {
         fields.len() != before
     }
 
+    /// True if [`Headers::remove`] of one of these names would remove a field.
+    pub fn has_spelling(&self, names: &[Name<'_>]) -> bool {
+        let is_one = |field| names.iter().any(|name| is_spelling(self.text(), field, *name));
+        self.fields().iter().any(is_one)
+    }
+
     /// Keeps the fields that `keep` approves of.
     pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) {
         if let Some(room) = &mut self.room {
@@ -412,6 +418,7 @@ fn field_matches(text: &[u8], field: &FieldSpan, name: Name<'_>) -> bool {
     }
 }
 
+#[inline]
 fn is_spelling(text: &[u8], field: &FieldSpan, name: Name<'_>) -> bool {
     match (name, field.known) {
         (Name::Known(name), Some(known)) => name == known,

@@ -58,6 +58,6 @@ pub use route_info::{Bounds, LineFormat, RouteBounds, RouteInfo, RouteLog, Trans
 pub use shared_body::{SharedBody, SharedBodyReader, SharedBodyWriter, TooLong, shared_body};
 pub use target::{Target, TargetParts};
 pub use trace::{
-    AttributeValue, Attributes, ExportQueue, ExportedTrace, FinishedTrace, OpenSpan, Recording,
-    RequestTrace, Span, SpanKind, TRACE_SPANS_MAX, Trace, TraceFields, TraceQueue, new_span_id,
+    AttributeValue, Attributes, ExportQueue, ExportedTrace, FinishedTrace, OpenSpan, Recorder,
+    Recording, RequestTrace, Span, SpanKind, TRACE_SPANS_MAX, TraceFields, TraceQueue, new_span_id,
 };

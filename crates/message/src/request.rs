@@ -189,8 +189,8 @@ impl Request {
     }
 
     /// The identity of its trace and its span, if requests are traced.
-    pub fn traced(&self) -> Option<&TraceContext> {
-        let trace = &self.trace.as_ref()?.trace;
+    pub fn traced(&self) -> Option<TraceContext> {
+        let trace = self.trace.as_ref()?;
         trace.is_traced().then(|| trace.context())
     }
 

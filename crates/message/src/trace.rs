@@ -1,10 +1,10 @@
 //! The trace of a request (W3C Trace Context): its identity and the spans that are recorded here.
 //!
-//! A [`Trace`] belongs to the request of a client; what the request leads to, such as its attempts
-//! on upstream servers, shares it. The exporter of traces and the live log have their spans from
-//! the same recording. Promises that a request without a trace pays one comparison where a span
-//! could begin, that a trace holds a bounded number of spans, and that a span that ends after its
-//! request is not recorded.
+//! A [`RequestTrace`] belongs to the request of a client; what the request leads to, such as its
+//! attempts on upstream servers, has a copy, and they share what is recorded. The exporter of
+//! traces and the live log have their spans from the same recording. Promises that a request that
+//! is not recorded allocates nothing and pays one comparison where a span could begin, that a trace
+//! holds a bounded number of spans, and that a span that ends after its request is not recorded.
 
 mod attributes;
 mod export;
@@ -41,9 +41,16 @@ pub struct TraceFields {
 /// A request's position in its trace.
 #[derive(Clone)]
 pub struct RequestTrace {
-    pub trace: Rc<Trace>,
-    /// The span that spans of this request belong to.
-    pub span: SpanId,
+    /// The identity of the trace, and the span that spans of this request belong to.
+    position: TraceContext,
+    /// The span of the client's request.
+    request_span: SpanId,
+    /// The client's span.
+    parent: Option<SpanId>,
+    /// `None` if requests are not traced and this one is recorded for the live log only.
+    fields: Option<TraceFields>,
+    /// The spans of the client's request; `None` if it is not recorded.
+    spans: Option<Rc<RecordedSpans>>,
 }
 
 /// What a trace records.
@@ -57,17 +64,17 @@ pub enum Recording {
     Steps,
 }
 
-/// The trace of a client's request.
-pub struct Trace {
-    /// The identity of the trace, and of the span of the request.
-    context: TraceContext,
-    /// The client's span.
-    parent: Option<SpanId>,
-    /// `None` if requests are not traced and this one is recorded for the live log only.
-    fields: Option<TraceFields>,
+/// The spans of a client's request.
+struct RecordedSpans {
     recording: Cell<Recording>,
     spans: RefCell<Vec<Span>>,
     dropped: Cell<u32>,
+}
+
+/// Records spans of a request within one of its spans.
+pub struct Recorder {
+    spans: Rc<RecordedSpans>,
+    parent: SpanId,
 }
 
 /// What a span stands for (OpenTelemetry: `SpanKind`).
@@ -104,49 +111,14 @@ pub struct FinishedTrace {
     pub clock_offset_us: u64,
 }
 
-impl Trace {
-    /// Begins the trace of a request: `context` is its own position, `parent` the client's span.
-    pub fn begin(
-        context: TraceContext,
-        parent: Option<SpanId>,
-        fields: Option<TraceFields>,
-        recording: Recording,
-    ) -> RequestTrace {
-        let trace = Trace {
-            context,
-            parent,
-            fields,
-            recording: Cell::new(recording),
-            spans: RefCell::default(),
-            dropped: Cell::new(0),
-        };
-        RequestTrace { trace: Rc::new(trace), span: context.span_id }
-    }
-
-    /// The identity of the trace, and of the span of the request.
-    pub fn context(&self) -> &TraceContext {
-        &self.context
-    }
-
-    /// The client's span.
-    pub fn parent(&self) -> Option<SpanId> {
-        self.parent
-    }
-
-    /// True while spans are recorded.
-    #[inline]
-    pub fn is_recording(&self) -> bool {
-        self.recording.get() != Recording::Off
-    }
-
-    /// True if the request is traced, as the configuration says; false if it is only recorded for
-    /// the live log.
-    pub fn is_traced(&self) -> bool {
-        self.fields.is_some()
+impl RecordedSpans {
+    fn new(recording: Recording) -> Rc<RecordedSpans> {
+        let (spans, dropped) = (RefCell::default(), Cell::new(0));
+        Rc::new(RecordedSpans { recording: Cell::new(recording), spans, dropped })
     }
 
     fn add(&self, span: Span) {
-        if !self.is_recording() {
+        if self.recording.get() == Recording::Off {
             return;
         }
         let mut spans = self.spans.borrow_mut();
@@ -156,20 +128,55 @@ impl Trace {
             self.dropped.set(self.dropped.get().saturating_add(1));
         }
     }
+}
 
-    /// Ends the recording. Returns what was recorded.
-    pub fn finish(&self) -> Recording {
-        self.recording.replace(Recording::Off)
+impl Recorder {
+    /// Begins a span.
+    pub fn begin(self, name: &'static str, kind: SpanKind) -> OpenSpan {
+        let span = Span {
+            id: new_span_id(),
+            parent: Some(self.parent),
+            name: name.into(),
+            kind,
+            began_us: clock::precise_us(),
+            ended_us: 0,
+            attributes: Attributes::default(),
+            has_failed: true,
+            is_step: false,
+        };
+        OpenSpan { spans: self.spans, span }
     }
 
-    /// Returns what was recorded.
-    pub fn take(&self) -> FinishedTrace {
-        FinishedTrace {
-            context: self.context,
-            spans: self.spans.take(),
-            dropped: self.dropped.get(),
-            clock_offset_us: clock::wall_offset_us(),
+    /// Begins a step that lasts until it is ended as a span is; `None` if steps are not recorded.
+    pub fn open_step(self, name: &'static str) -> Option<OpenSpan> {
+        if self.spans.recording.get() != Recording::Steps {
+            return None;
         }
+        let mut open = self.begin(name, SpanKind::Internal);
+        open.span.is_step = true;
+        Some(open)
+    }
+
+    /// The time at which a step begins; `None` if steps are not recorded.
+    pub fn begin_step(&self) -> Option<u64> {
+        (self.spans.recording.get() == Recording::Steps).then(clock::precise_us)
+    }
+
+    /// Records a step that has ended, and began at this time. `describe` adds its attributes.
+    pub fn end_step(&self, name: &'static str, began_us: u64, describe: impl FnOnce(&mut Span)) {
+        let mut span = Span {
+            id: SpanId::default(),
+            parent: Some(self.parent),
+            name: name.into(),
+            kind: SpanKind::Internal,
+            began_us,
+            ended_us: clock::precise_us(),
+            attributes: Attributes::default(),
+            has_failed: false,
+            is_step: true,
+        };
+        describe(&mut span);
+        self.spans.add(span);
     }
 }
 
@@ -181,57 +188,89 @@ impl FinishedTrace {
 }
 
 impl RequestTrace {
+    /// Begins the trace of a request: `context` is its own position, `parent` the client's span.
+    #[inline]
+    pub fn begin(
+        context: TraceContext,
+        parent: Option<SpanId>,
+        fields: Option<TraceFields>,
+        recording: Recording,
+    ) -> RequestTrace {
+        RequestTrace {
+            position: context,
+            request_span: context.span_id,
+            parent,
+            fields,
+            spans: (recording != Recording::Off).then(|| RecordedSpans::new(recording)),
+        }
+    }
+
+    /// The identity of the trace, and of the span of the client's request.
+    pub fn context(&self) -> TraceContext {
+        self.position.with_span(self.request_span)
+    }
+
+    /// The client's span.
+    pub fn parent(&self) -> Option<SpanId> {
+        self.parent
+    }
+
+    /// True if the request is traced, as the configuration says; false if it is only recorded for
+    /// the live log.
+    pub fn is_traced(&self) -> bool {
+        self.fields.is_some()
+    }
+
+    /// True while spans are recorded.
+    #[inline]
+    pub fn is_recording(&self) -> bool {
+        self.spans.as_ref().is_some_and(|spans| spans.recording.get() != Recording::Off)
+    }
+
+    /// True if the end of the request must be read from the clock: its span is exported in any
+    /// case, or holds others, which were timed so. Nearly all other requests are forgotten.
+    #[inline]
+    pub fn needs_precise_end(&self) -> bool {
+        let has_parts = |spans: &Rc<RecordedSpans>| !spans.spans.borrow().is_empty();
+        self.spans.as_ref().is_some_and(|spans| self.position.is_sampled() || has_parts(spans))
+    }
+
+    /// Ends the recording, also that of copies. Returns what was recorded.
+    #[inline]
+    pub fn finish(&self) -> Recording {
+        let spans = self.spans.as_ref();
+        spans.map_or(Recording::Off, |spans| spans.recording.replace(Recording::Off))
+    }
+
+    /// Returns what was recorded.
+    pub fn take(&self) -> FinishedTrace {
+        let spans = self.spans.as_ref();
+        FinishedTrace {
+            context: self.context(),
+            spans: spans.map(|spans| spans.spans.take()).unwrap_or_default(),
+            dropped: spans.map_or(0, |spans| spans.dropped.get()),
+            clock_offset_us: clock::wall_offset_us(),
+        }
+    }
+
+    /// Records spans within the position; `None` if nothing is recorded.
+    #[inline]
+    pub fn recorder(&self) -> Option<Recorder> {
+        let spans = self.spans.as_ref().filter(|_| self.is_recording())?.clone();
+        Some(Recorder { spans, parent: self.position.span_id })
+    }
+
     /// Begins a span of the request: the position moves into it. `None` if nothing is recorded.
     pub fn enter(&mut self, name: &'static str, kind: SpanKind) -> Option<OpenSpan> {
-        if !self.trace.is_recording() {
-            return None;
-        }
-        let parent = std::mem::replace(&mut self.span, new_span_id());
-        Some(OpenSpan {
-            trace: self.trace.clone(),
-            span: Span {
-                id: self.span,
-                parent: Some(parent),
-                name: name.into(),
-                kind,
-                began_us: clock::precise_us(),
-                ended_us: 0,
-                attributes: Attributes::default(),
-                has_failed: true,
-                is_step: false,
-            },
-        })
-    }
-
-    /// The time at which a step begins; `None` if steps are not recorded.
-    pub fn begin_step(&self) -> Option<u64> {
-        (self.trace.recording.get() == Recording::Steps).then(clock::precise_us)
-    }
-
-    /// Records a step that has ended, and began at this time. `describe` adds its attributes.
-    pub fn end_step(&self, name: &'static str, began_us: u64, describe: impl FnOnce(&mut Span)) {
-        if self.trace.recording.get() != Recording::Steps {
-            return;
-        }
-        let mut span = Span {
-            id: SpanId::default(),
-            parent: Some(self.span),
-            name: name.into(),
-            kind: SpanKind::Internal,
-            began_us,
-            ended_us: clock::precise_us(),
-            attributes: Attributes::default(),
-            has_failed: false,
-            is_step: true,
-        };
-        describe(&mut span);
-        self.trace.add(span);
+        let open = self.recorder()?.begin(name, kind);
+        self.position.span_id = open.span.id;
+        Some(open)
     }
 
     /// Sets the fields by which the next server continues the trace from this position.
     pub fn propagate(&self, headers: &mut Headers) {
-        let Some(fields) = self.trace.fields else { return };
-        let context = self.trace.context.with_span(self.span);
+        let Some(fields) = self.fields else { return };
+        let context = &self.position;
         if fields.w3c {
             headers.set(Known::Traceparent, context.traceparent());
         }
@@ -249,7 +288,7 @@ impl RequestTrace {
 /// A span in progress. Dropped before [`OpenSpan::end`], it is recorded as failed: its request was
 /// cancelled.
 pub struct OpenSpan {
-    trace: Rc<Trace>,
+    spans: Rc<RecordedSpans>,
     span: Span,
 }
 
@@ -258,6 +297,11 @@ impl Span {
     #[inline]
     pub fn set<'a>(&mut self, name: &str, value: impl Into<AttributeValue<'a>>) {
         self.attributes.set(name, value);
+    }
+
+    /// Adds an attribute with bytes that a client sent. What is not UTF-8 is replaced.
+    pub fn set_bytes(&mut self, name: &str, value: &[u8]) {
+        self.attributes.set_bytes(name, value);
     }
 }
 
@@ -297,7 +341,7 @@ impl OpenSpan {
     pub fn end(mut self, request: &mut Option<RequestTrace>, has_failed: bool) {
         self.span.has_failed = has_failed;
         if let (Some(request), Some(parent)) = (request, self.span.parent) {
-            request.span = parent;
+            request.position.span_id = parent;
         }
     }
 }
@@ -307,13 +351,14 @@ impl Drop for OpenSpan {
         let blank = Span { attributes: Attributes::default(), name: "".into(), ..self.span };
         let mut span = std::mem::replace(&mut self.span, blank);
         span.ended_us = clock::precise_us();
-        self.trace.add(span);
+        self.spans.add(span);
     }
 }
 
 /// A random identity, which is never zero.
+#[inline]
 pub fn new_span_id() -> SpanId {
-    fastrand::u64(1..).to_ne_bytes()
+    fastrand::u64(..).max(1).to_ne_bytes()
 }
 
 #[cfg(test)]
@@ -323,7 +368,7 @@ mod tests {
     fn begun(recording: Recording) -> RequestTrace {
         let context = TraceContext::new([1; 16], [2; 8], recording != Recording::Off);
         let fields = TraceFields { w3c: true, b3: true, b3_multi: true };
-        Trace::begin(context, Some([9; 8]), Some(fields), recording)
+        RequestTrace::begin(context, Some([9; 8]), Some(fields), recording)
     }
 
     #[test]
@@ -334,7 +379,7 @@ mod tests {
         inner.set("n", 7_u64);
         inner.end(&mut position, false);
         outer.end(&mut position, true);
-        let trace = position.unwrap().trace;
+        let trace = position.unwrap();
         assert_eq!(trace.finish(), Recording::Spans);
         let spans = trace.take().spans;
         let [inner, outer] = &spans[..] else { panic!("{spans:?}") };
@@ -345,27 +390,38 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_request_is_precise_if_its_span_holds_others_or_is_exported() {
+        let context = TraceContext::new([1; 16], [2; 8], false);
+        let mut position = RequestTrace::begin(context, None, None, Recording::Spans);
+        assert!(!position.needs_precise_end());
+        drop(position.enter("a", SpanKind::Internal));
+        assert!(position.needs_precise_end() && begun(Recording::Spans).needs_precise_end());
+        assert!(!begun(Recording::Off).needs_precise_end());
+    }
+
+    #[test]
     fn a_dropped_span_has_failed() {
         let mut position = begun(Recording::Spans);
         drop(position.enter("cancelled", SpanKind::Internal));
-        assert!(position.trace.take().spans[0].has_failed);
+        assert!(position.take().spans[0].has_failed);
     }
 
     #[test]
     fn nothing_is_recorded_after_the_end_or_beyond_the_bound() {
         let mut position = begun(Recording::Off);
         assert!(position.enter("a", SpanKind::Internal).is_none());
-        assert_eq!(position.trace.finish(), Recording::Off);
+        assert_eq!(position.finish(), Recording::Off);
+        assert!(position.spans.is_none(), "nothing was allocated");
 
         let mut position = begun(Recording::Spans);
         let late = position.enter("late", SpanKind::Internal);
         for _ in 0..TRACE_SPANS_MAX + 3 {
             drop(position.enter("a", SpanKind::Internal));
         }
-        assert_eq!(position.trace.finish(), Recording::Spans);
+        assert_eq!(position.finish(), Recording::Spans);
         drop(late);
         assert!(position.enter("a", SpanKind::Internal).is_none());
-        let finished = position.trace.take();
+        let finished = position.take();
         assert_eq!((finished.spans.len(), finished.dropped), (TRACE_SPANS_MAX, 3));
     }
 
@@ -376,7 +432,7 @@ mod tests {
         let mut headers = Headers::new();
         headers.append(Known::Traceparent, "the client's");
         position.propagate(&mut headers);
-        let context = position.trace.context().with_span(position.span);
+        let context = position.position;
         let (traceparent, b3) = (context.traceparent(), context.b3());
         assert_eq!(headers.get(Known::Traceparent), Some(&traceparent[..]));
         assert_eq!(headers.get("b3"), Some(&b3[..]));
@@ -387,14 +443,13 @@ mod tests {
     #[test]
     fn steps_are_recorded_for_the_live_log_only() {
         let position = begun(Recording::Spans);
-        assert_eq!(position.begin_step(), None);
-        position.end_step("a", 1, |_| panic!("a step that is not recorded is not described"));
-        assert!(position.trace.take().spans.is_empty());
+        assert_eq!(position.recorder().expect("spans are recorded").begin_step(), None);
 
         let position = begun(Recording::Steps);
-        let began_us = position.begin_step().expect("steps are recorded");
-        position.end_step("a", began_us, |span| span.set("text", "é".repeat(40).as_str()));
-        let mut trace = position.trace.take();
+        let recorder = position.recorder().expect("steps are recorded");
+        let began_us = recorder.begin_step().expect("steps are recorded");
+        recorder.end_step("a", began_us, |span| span.set("text", "é".repeat(40).as_str()));
+        let mut trace = position.take();
         trace.truncate_texts(7);
         let [step] = &trace.spans[..] else { panic!("{trace:?}") };
         assert!(step.is_step && step.began_us == began_us && step.parent == Some([2; 8]));
@@ -405,10 +460,10 @@ mod tests {
     #[test]
     fn a_request_that_is_not_traced_sends_no_fields() {
         let context = TraceContext::new([1; 16], [2; 8], true);
-        let position = Trace::begin(context, None, None, Recording::Steps);
+        let position = RequestTrace::begin(context, None, None, Recording::Steps);
         let mut headers = Headers::new();
         position.propagate(&mut headers);
-        assert!(headers.is_empty() && !position.trace.is_traced());
+        assert!(headers.is_empty() && !position.is_traced());
     }
 
     #[test]

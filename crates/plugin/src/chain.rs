@@ -7,6 +7,8 @@
 //! Only what must surround the rest of the route (cache, mirror, retry) is a [`Middleware`] and
 //! takes [`Next`].
 
+mod spans;
+
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +16,12 @@ use std::time::Duration;
 use telemetry::RouteMetrics;
 
 use message::{
-    Fault, HandlerResult, LocalFuture, OpenSpan, Request, RequestTrace, Response, RouteBounds,
-    RouteInfo, SpanKind,
+    Fault, HandlerResult, LocalFuture, Recorder, Request, RequestTrace, Response, RouteBounds,
+    RouteInfo,
 };
 
 use crate::{KeyOwners, MaybeFuture};
+use spans::{begin_span, end_span, enter_handler, enter_span, record_step};
 
 /// [`MaybeFuture::resolve`] for a request's own path. Inlined like this, the future around it holds
 /// what has to be waited for and no room for a second result: it is copied less.
@@ -36,17 +39,17 @@ macro_rules! resolve {
 /// trace, another one a step.
 macro_rules! resolve_hook {
     ($filter:expr, $request:expr, $message:literal, $hook:expr) => {{
-        let trace = $request.trace.clone();
-        let began_us = trace.as_ref().and_then(RequestTrace::begin_step);
+        let recorder = $request.trace.as_ref().and_then(RequestTrace::recorder);
+        let began_us = recorder.as_ref().and_then(Recorder::begin_step);
         let value = match $hook {
             MaybeFuture::Ready(value) => {
-                if let (Some(trace), Some(began_us)) = (&trace, began_us) {
-                    record_step(trace, $filter.name(), $message, began_us, &value);
+                if let (Some(recorder), Some(began_us)) = (&recorder, began_us) {
+                    record_step(recorder, $filter.name(), $message, began_us, &value);
                 }
                 value
             }
             MaybeFuture::Future(future) => {
-                let span = trace.and_then(|mut trace| begin_span(&mut trace, $filter.name()));
+                let span = recorder.map(|recorder| begin_span(recorder, $filter.name()));
                 let value = future.await;
                 if let Some(span) = span {
                     span.end(&mut None, matches!(value, Step::Fail(_)));
@@ -193,8 +196,8 @@ pub trait Handler {
     fn name(&self) -> &'static str;
 
     /// True if [`Handler::handle`] takes very little time before it first waits. Then responses to
-    /// other connections may wait until it has run, and the end of the exchange is timed with a
-    /// clock that was read a few exchanges earlier.
+    /// other connections may wait until it has run, the end of the exchange is timed with a clock
+    /// that was read a few exchanges earlier, and a trace has no span of it.
     fn is_instant(&self) -> bool {
         false
     }
@@ -315,7 +318,7 @@ impl Route {
                     break outcome;
                 }
                 None => {
-                    let span = enter_span(request, self.handler.name());
+                    let span = enter_handler(request, &*self.handler);
                     if let Some(trace) = &request.trace
                         && self.passes_trace
                     {
@@ -384,51 +387,6 @@ fn is_instant(stages: &[Stage], handler: &dyn Handler) -> bool {
         }
     }
     handler.is_instant()
-}
-
-/// Begins a span of a request's trace. Boxed: it lives in the future of every request.
-#[cold]
-fn begin_span(trace: &mut RequestTrace, name: &'static str) -> Option<Box<OpenSpan>> {
-    trace.enter(name, SpanKind::Internal).map(Box::new)
-}
-
-/// Records a filter that has decided about a message at once, for the live log.
-#[cold]
-fn record_step(
-    trace: &RequestTrace,
-    name: &'static str,
-    message: &'static str,
-    began_us: u64,
-    step: &Step,
-) {
-    trace.end_step(name, began_us, |span| {
-        span.set("tidegate.message", message);
-        match step {
-            Step::Continue => {}
-            Step::Respond(response) => {
-                span.set("http.response.status_code", u64::from(response.status));
-            }
-            Step::Fail(fault) => {
-                span.has_failed = true;
-                span.set("error.type", fault.slug());
-            }
-        }
-    });
-}
-
-/// Begins a span of a request, if requests are traced; spans within it belong to it.
-#[inline]
-fn enter_span(request: &mut Request, name: &'static str) -> Option<Box<OpenSpan>> {
-    begin_span(request.trace.as_mut()?, name)
-}
-
-/// Ends the span of a stage that has responded.
-#[inline]
-fn end_span(span: Option<Box<OpenSpan>>, request: &mut Request, outcome: &HandlerResult) {
-    if let Some(span) = span {
-        let has_failed = outcome.as_ref().map_or(true, |response| response.status >= 500);
-        span.end(&mut request.trace, has_failed);
-    }
 }
 
 /// Shows a fault to the filters that the request has passed, from the last to the first.

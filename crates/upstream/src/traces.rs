@@ -9,7 +9,7 @@ pub(crate) fn begin_attempt(request: &mut Request, peer: &Peer) -> Option<Box<Op
     let trace = request.trace.as_mut()?;
     let mut span = Box::new(trace.enter("upstream attempt", SpanKind::Client)?);
     trace.propagate(&mut request.headers);
-    span.set("http.request.method", request.method.as_bytes());
+    span.set("http.request.method", request.method.as_str());
     let with_port = peer.name.rsplit_once(':');
     let (address, port) = match with_port.map(|(host, port)| (host, port.parse::<u16>())) {
         Some((host, Ok(port))) => (host.trim_matches(['[', ']']), Some(port)),

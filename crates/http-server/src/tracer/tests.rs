@@ -35,8 +35,8 @@ fn end(status: u16, duration_us: u64) -> RequestEnd {
 fn begun(settings: &TracerSettings, fields: &[(&str, &str)]) -> (TraceContext, bool) {
     let mut request = request(fields);
     tracer(settings.clone()).begin(&mut request);
-    let trace = request.trace.unwrap().trace;
-    (*trace.context(), trace.parent().is_some())
+    let trace = request.trace.unwrap();
+    (trace.context(), trace.parent().is_some())
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn ambiguous_and_malformed_fields_begin_a_trace() {
     for fields in [&twice[..], &[("traceparent", "00-x")], &[("b3", "1")]] {
         let mut request = request(fields);
         tracer(settings(1.0)).begin(&mut request);
-        assert_eq!(request.trace.unwrap().trace.parent(), None, "{fields:?}");
+        assert_eq!(request.trace.unwrap().parent(), None, "{fields:?}");
         assert_eq!(request.headers.len(), 0, "they are removed: {fields:?}");
     }
 }
@@ -84,7 +84,7 @@ fn a_tracestate_continues_with_its_traceparent_only() {
     for (parent, stays) in [(("traceparent", CLIENT), true), (("traceparent", "00-x"), false)] {
         let mut request = request(&[parent, ("tracestate", "a=1"), b3]);
         tracer(settings(1.0)).begin(&mut request);
-        assert!(request.trace.unwrap().trace.parent().is_some());
+        assert!(request.trace.unwrap().parent().is_some());
         assert_eq!(request.headers.contains(Known::Tracestate), stays, "{parent:?}");
     }
 }
@@ -132,7 +132,7 @@ fn a_watched_request_is_recorded_without_traces_in_the_configuration() {
     let trace = watch.queue().pop().expect("the request");
     let span = trace.spans.last().expect("the span of the request");
     assert_eq!((&*span.name, span.ended_us - span.began_us), ("GET", 7));
-    assert!(!watched.trace.unwrap().trace.is_traced());
+    assert!(!watched.trace.unwrap().is_traced());
     assert!(watched.headers.contains(Known::Traceparent), "it is the client's");
 }
 
@@ -168,9 +168,9 @@ fn one_recording_serves_the_exporter_and_the_live_log() {
     let tracer = Tracer::new(Some(settings.clone()), live, []);
     let mut request = request(&[]);
     tracer.begin(&mut request);
-    let position = request.trace.clone().unwrap();
-    let began_us = position.begin_step().expect("steps are recorded");
-    position.end_step("a filter", began_us, |_| {});
+    let recorder = request.trace.as_ref().unwrap().recorder().expect("spans are recorded");
+    let began_us = recorder.begin_step().expect("steps are recorded");
+    recorder.end_step("a filter", began_us, |_| {});
     tracer.end(&request, &end(200, 1));
     let watched = watch.queue().pop().unwrap();
     let names: Vec<_> = watched.spans.iter().map(|span| &*span.name).collect();

@@ -106,3 +106,12 @@ fn list_members_are_found_whatever_the_spelling() {
     assert!(headers.lists_token(Known::Connection, "upgrade"));
     assert!(!headers.lists_token(Known::Connection, "up"));
 }
+
+#[test]
+fn other_spellings_of_a_name_are_found() {
+    let mut headers = Headers::new();
+    headers.append("X_User", "a");
+    assert!(headers.has_spelling(&[Known::Host.into(), "x-user".into()]));
+    assert!(!headers.has_spelling(&[Known::Host.into(), "x-use".into()]));
+    assert!(!Headers::new().has_spelling(&["x-user".into()]));
+}

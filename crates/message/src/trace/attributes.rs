@@ -31,14 +31,6 @@ impl From<String> for AttributeValue<'_> {
     }
 }
 
-impl<'a> From<&'a [u8]> for AttributeValue<'a> {
-    fn from(text: &'a [u8]) -> AttributeValue<'a> {
-        // Nearly all is UTF-8, which this finds out faster.
-        let valid = std::str::from_utf8(text).map(Cow::Borrowed);
-        AttributeValue::Text(valid.unwrap_or_else(|_| String::from_utf8_lossy(text)))
-    }
-}
-
 impl From<u64> for AttributeValue<'_> {
     fn from(number: u64) -> Self {
         AttributeValue::Number(i64::try_from(number).unwrap_or(i64::MAX))
@@ -56,27 +48,52 @@ impl Attributes {
     }
 
     /// Adds an attribute.
+    #[inline]
     pub fn set<'a>(&mut self, name: &str, value: impl Into<AttributeValue<'a>>) {
-        let (out, value) = (&mut self.0, value.into());
-        let value_length = match &value {
-            AttributeValue::Text(text) => length_of_field(text.len()),
-            AttributeValue::Number(number) => 1 + length_of_varint(*number as u64),
-        };
+        match value.into() {
+            AttributeValue::Text(text) => self.set_text(name, text.as_bytes()),
+            AttributeValue::Number(number) => self.set_number(name, number),
+        }
+    }
+
+    /// Adds an attribute with bytes that a client sent. What is not UTF-8 is replaced.
+    pub fn set_bytes(&mut self, name: &str, value: &[u8]) {
+        // Nearly all is ASCII, which costs less to find out than what is UTF-8.
+        match value.is_ascii() {
+            true => self.set_text(name, value),
+            false => self.set_text(name, String::from_utf8_lossy(value).as_bytes()),
+        }
+    }
+
+    fn set_text(&mut self, name: &str, text: &[u8]) {
+        self.begin(name, length_of_field(text.len()));
+        begin_field(&mut self.0, TEXT, text.len());
+        self.0.extend_from_slice(text);
+    }
+
+    fn set_number(&mut self, name: &str, number: i64) {
+        self.begin(name, 1 + length_of_varint(number as u64));
+        self.0.push(NUMBER);
+        write_varint(&mut self.0, number as u64);
+    }
+
+    /// Writes everything before the value, which has this length.
+    #[inline]
+    fn begin(&mut self, name: &str, value_length: usize) {
+        let out = &mut self.0;
+        let length = name.len() + value_length + 4;
+        if length < 0x80 {
+            // Each length is one byte, as in nearly all attributes.
+            out.extend_from_slice(&[ATTRIBUTE, length as u8, KEY, name.len() as u8]);
+            out.extend_from_slice(name.as_bytes());
+            out.extend_from_slice(&[VALUE, value_length as u8]);
+            return;
+        }
         let length = length_of_field(name.len()) + length_of_field(value_length);
         begin_field(out, ATTRIBUTE, length);
         begin_field(out, KEY, name.len());
         out.extend_from_slice(name.as_bytes());
         begin_field(out, VALUE, value_length);
-        match value {
-            AttributeValue::Text(text) => {
-                begin_field(out, TEXT, text.len());
-                out.extend_from_slice(text.as_bytes());
-            }
-            AttributeValue::Number(number) => {
-                out.push(NUMBER);
-                write_varint(out, number as u64);
-            }
-        }
     }
 
     /// Returns the names and values in the order in which they were set.
@@ -122,7 +139,7 @@ fn read_pair(message: &[u8]) -> Option<(&str, AttributeValue<'_>)> {
     let mut value = Reader::new(pair.bytes().ok()?);
     let value = match value.tag().ok()? == u32::from(NUMBER) {
         true => AttributeValue::Number(value.varint().ok()? as i64),
-        false => AttributeValue::from(value.bytes().ok()?),
+        false => AttributeValue::Text(String::from_utf8_lossy(value.bytes().ok()?)),
     };
     Some((name, value))
 }
@@ -152,7 +169,7 @@ mod tests {
         let long = "é".repeat(10_000);
         let mut attributes = Attributes::default();
         attributes.set("a", "");
-        attributes.set("b", &b"\xFF"[..]);
+        attributes.set_bytes("b", b"\xFF");
         attributes.set(&long, &*long);
         attributes.set("c", u64::MAX);
         attributes.set("d", AttributeValue::Number(-1));

@@ -49,14 +49,15 @@ impl ExportedTrace {
 }
 
 impl FinishedTrace {
-    /// Encodes the trace, without its steps. The last span is that of the request; `route` is the
-    /// name of its route.
+    /// Encodes the trace, without its steps. The last span is that of the request; its name is
+    /// followed by that of its route, if it has one.
     pub fn export(&self, request: &Span, route: &str) -> ExportedTrace {
-        let spans = self.spans.iter().filter(|span| !span.is_step).chain([request]);
-        let lengths = spans.clone().map(|span| length_of_field(length(span)));
+        let parts = self.spans.iter().filter(|span| !span.is_step);
+        let spans = parts.map(|span| (span, "")).chain([(request, route)]);
+        let lengths = spans.clone().map(|(span, route)| length_of_field(length(span, route)));
         let (count, spans_length) = lengths.fold((0, 0), |(n, sum), each| (n + 1, sum + each));
         let mut bytes = Vec::with_capacity(spans_length + route.len());
-        spans.for_each(|span| self.write_span(&mut bytes, span));
+        spans.for_each(|(span, route)| self.write_span(&mut bytes, span, route));
         bytes.extend_from_slice(route.as_bytes());
         let exemplar = Exemplar {
             trace_id: self.context.trace_id,
@@ -67,9 +68,9 @@ impl FinishedTrace {
         ExportedTrace { bytes, spans_length, spans: count, dropped: self.dropped, exemplar }
     }
 
-    fn write_span(&self, out: &mut Vec<u8>, span: &Span) {
+    fn write_span(&self, out: &mut Vec<u8>, span: &Span, route: &str) {
         let unix_ns = |us: u64| ((us + self.clock_offset_us) * 1000).to_le_bytes();
-        begin_field(out, SPAN, length(span));
+        begin_field(out, SPAN, length(span, route));
         begin_field(out, TRACE_ID, 16);
         out.extend_from_slice(&self.context.trace_id);
         begin_field(out, SPAN_ID, 8);
@@ -78,8 +79,12 @@ impl FinishedTrace {
             begin_field(out, PARENT_SPAN_ID, 8);
             out.extend_from_slice(parent);
         }
-        begin_field(out, NAME, span.name.len());
+        begin_field(out, NAME, name_length(span, route));
         out.extend_from_slice(span.name.as_bytes());
+        if !route.is_empty() {
+            out.push(b' ');
+            out.extend_from_slice(route.as_bytes());
+        }
         let kind = match span.kind {
             SpanKind::Internal => 1,
             SpanKind::Server => 2,
@@ -96,10 +101,15 @@ impl FinishedTrace {
     }
 }
 
+/// The length of a span's name and, behind a space, that of its route.
+fn name_length(span: &Span, route: &str) -> usize {
+    span.name.len() + if route.is_empty() { 0 } else { 1 + route.len() }
+}
+
 /// The length of a span as a message.
-fn length(span: &Span) -> usize {
+fn length(span: &Span, route: &str) -> usize {
     let parent = if span.parent.is_some() { length_of_field(8) } else { 0 };
     let status = if span.has_failed { FAILED.len() } else { 0 };
-    let name = length_of_field(span.name.len());
+    let name = length_of_field(name_length(span, route));
     FIXED_LENGTH + parent + name + span.attributes.as_bytes().len() + status
 }

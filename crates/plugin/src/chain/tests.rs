@@ -71,21 +71,41 @@ fn a_fault_is_shown_to_the_filters_it_passes_on_its_way_back() {
     assert_eq!(passed(vec![one(), Rc::new(Refusing), two()]), ["one"]);
 }
 
+/// A handler that responds at once.
+struct Instant;
+
+impl Handler for Instant {
+    fn name(&self) -> &'static str {
+        "instant"
+    }
+
+    fn is_instant(&self) -> bool {
+        true
+    }
+
+    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
+        Ok(Response::new(200)).into()
+    }
+}
+
 /// What a route records of a request: the names of spans and steps.
-fn recorded(recording: message::Recording) -> Vec<String> {
+fn recorded(handler: Rc<dyn Handler>, recording: message::Recording) -> Vec<String> {
     let context = wire::trace_context::TraceContext::new([1; 16], [2; 8], true);
-    let position = message::Trace::begin(context, None, None, recording);
+    let position = message::RequestTrace::begin(context, None, None, recording);
     let mut request = made_up();
     request.trace = Some(position.clone());
     let stages: Vec<Rc<dyn Filter>> = vec![Rc::new(Named("one")), Rc::new(Named("two"))];
-    let route = Rc::new(route(stages, Rc::new(Failing)));
+    let route = Rc::new(route(stages, handler));
     let _ = net::worker::block_on_local(route.run(&mut request));
-    let spans = position.trace.take().spans;
+    let spans = position.take().spans;
     spans.into_iter().map(|span| span.name.into_owned()).collect()
 }
 
 #[test]
-fn filters_that_decide_at_once_are_steps() {
-    assert_eq!(recorded(message::Recording::Spans), ["failing"]);
-    assert_eq!(recorded(message::Recording::Steps), ["one", "two", "failing"]);
+fn what_responds_at_once_is_a_step() {
+    use message::Recording::{Spans, Steps};
+    assert_eq!(recorded(Rc::new(Failing), Spans), ["failing"]);
+    assert_eq!(recorded(Rc::new(Failing), Steps), ["one", "two", "failing"]);
+    assert!(recorded(Rc::new(Instant), Spans).is_empty());
+    assert_eq!(recorded(Rc::new(Instant), Steps), ["one", "two", "instant", "two", "one"]);
 }
