@@ -45,8 +45,9 @@ pub trait BodyStream {
 }
 
 impl Body {
-    /// A body up to this size is copied behind its head: one piece costs the kernel less than two.
-    pub const COPIED_BYTES_MAX: usize = 1024;
+    /// A body up to this size is copied behind its head: one piece costs less than two, which are
+    /// joined before they are sent if they are this short (`net::Outgoing`).
+    pub const COPIED_BYTES_MAX: usize = 3 * 1024;
 
     pub fn stream(stream: impl BodyStream + 'static) -> Body {
         Body::Stream(Box::new(stream))

@@ -337,6 +337,29 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_short_body_leaves_with_its_head_and_pins_no_block() {
+        net::worker::block_on_local(async {
+            let (ours, client) = net::Stream::pair().unwrap();
+            let io = ConnectionIo::new(ours, telemetry::Telemetry::new().worker(0));
+            let block = Bytes::from(vec![b'x'; 64 * 1024]);
+            let response = Response::text(200, block.slice(..2048));
+            let pause = std::time::Duration::from_secs(60);
+            let options = SendOptions {
+                to_head: false,
+                version: Version::Http11,
+                persistence: Persistence::Keep,
+                timeout: TransferTimeout { pause, rate: 0 },
+                half_close: false,
+                at_once: true,
+                deferrable: false,
+            };
+            assert_eq!(queue(&io, response, &options).body_bytes, 2048);
+            assert!(block.is_unique() && io.out.borrow().is_empty());
+            assert!(client.receive().await.unwrap().ends_with(&block[..2048]));
+        });
+    }
+
     struct Nothing;
 
     impl BodyStream for Nothing {
