@@ -257,7 +257,7 @@ mod tests {
         if keeps {
             request.target.keep_encoded_slashes();
         }
-        let from = target.find("ID").unwrap_or(0) as u32;
+        let from = target.find("ID").unwrap_or(0) as u16;
         request.params = Params::new(names, &[(from, from + 2)]);
         let rewrite = filter(&KIND, settings);
         passed(rewrite.on_request(&mut request)).map_err(|fault| fault.status)?;

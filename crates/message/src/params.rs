@@ -14,12 +14,11 @@ pub struct Params {
 
 impl Params {
     /// `ranges` are byte ranges of the normalised path, one for each name.
-    pub fn new(names: Arc<[Box<str>]>, ranges: &[(u32, u32)]) -> Params {
+    pub fn new(names: Arc<[Box<str>]>, ranges: &[(u16, u16)]) -> Params {
         debug_assert!(names.len() == ranges.len() && ranges.len() <= PARAMS_MAX);
         let mut params = Params { names: Some(names), ..Params::default() };
         for (place, range) in params.ranges.iter_mut().zip(ranges) {
-            // A path is shorter than a request line may be (64 KiB).
-            *place = (range.0 as u16, range.1 as u16);
+            *place = *range;
         }
         params
     }

@@ -59,7 +59,8 @@ pub enum RouteLookup {
     NotFound,
 }
 
-type Ranges = [(u32, u32); PARAMS_MAX];
+/// A path is shorter than a request line may be (64 KiB).
+type Ranges = [(u16, u16); PARAMS_MAX];
 
 impl Router {
     /// Returns the route of a request: the first match in the order.
@@ -115,7 +116,7 @@ impl Router {
             let named = regex.capture_names().enumerate().filter(|(_, name)| name.is_some());
             for (range, (group, _)) in ranges.iter_mut().zip(named) {
                 let (from, to) = groups.get(group).unwrap_or_default();
-                *range = (from as u32, to as u32);
+                *range = (from as u16, to as u16);
             }
             return RouteLookup::Route(route, Params::new(names.clone(), &ranges[..names.len()]));
         }
@@ -242,7 +243,7 @@ impl<'r, 'i> Walk<'r, 'i> {
                 self.node(child, to, count);
             }
             if node.param != NONE && from < to {
-                self.ranges[count] = (from as u32, to as u32);
+                self.ranges[count] = (from as u16, to as u16);
                 self.node(node.param, to, count + 1);
             }
             if !node.rests.is_empty() {
@@ -253,7 +254,7 @@ impl<'r, 'i> Walk<'r, 'i> {
     }
 
     fn rest(&mut self, ranks: &List, from: usize, count: usize) {
-        self.ranges[count] = (from as u32, self.path.len() as u32);
+        self.ranges[count] = (from as u16, self.path.len() as u16);
         self.ranks(ranks, count + 1);
     }
 

@@ -181,7 +181,7 @@ fn path_parameters_are_checked() {
     for (path, status) in [("/users/42", 200), ("/users/me", 400)] {
         let mut request = request(path, &[], "");
         let names: Arc<[Box<str>]> = Arc::from(vec![Box::from("id")]);
-        request.params = message::Params::new(names, &[(7, path.len() as u32)]);
+        request.params = message::Params::new(names, &[(7, path.len() as u16)]);
         assert_eq!(checked(&settings, &mut request).0, status);
     }
 }
