@@ -85,7 +85,9 @@ impl Exchange {
         };
         if let Some(Ok(route)) = &found {
             let info = &route.info;
-            self.bounds = info.bounds.over(self.bounds);
+            if let Some(bounds) = &info.bounds {
+                self.bounds = bounds.over(self.bounds);
+            }
             info.metrics.in_flight.add(1);
             request.informer = Some(informer.clone());
             request.route = Some(info.clone());

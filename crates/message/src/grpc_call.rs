@@ -65,7 +65,8 @@ impl GrpcCall {
     #[inline]
     pub fn bound(request: &Request) {
         if let (Some(call), Some(route)) = (&request.notes.grpc, &request.route)
-            && let Some(latest_us) = route.bounds.call.and_then(|span| after(request, span))
+            && let Some(latest_us) =
+                route.bounds.as_ref().and_then(|bounds| after(request, bounds.call?))
         {
             let deadline_us = call.deadline_us.get().unwrap_or(u64::MAX);
             call.deadline_us.set(Some(deadline_us.min(latest_us)));

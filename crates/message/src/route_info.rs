@@ -10,7 +10,8 @@ use telemetry::RouteMetrics;
 #[derive(Debug, Default)]
 pub struct RouteInfo {
     pub name: Box<str>,
-    pub bounds: RouteBounds,
+    /// `None` if the bounds of the listener apply.
+    pub bounds: Option<Box<RouteBounds>>,
     pub metrics: Arc<RouteMetrics>,
     /// How its requests are logged, where that differs from the access log's settings.
     pub log: Option<Arc<RouteLog>>,
@@ -73,6 +74,11 @@ pub struct RouteBounds {
 }
 
 impl RouteBounds {
+    /// The bounds as a route has them: `None` if all are those of its listener, as of most routes.
+    pub fn boxed(self) -> Option<Box<RouteBounds>> {
+        (self != RouteBounds::default()).then(|| Box::new(self))
+    }
+
     /// The bounds of an exchange on this route.
     pub fn over(self, listener: Bounds) -> Bounds {
         Bounds {
@@ -97,5 +103,19 @@ impl TransferTimeout {
     /// This time-out with the values that are given.
     fn with(self, pause: Option<Duration>, rate: Option<u64>) -> TransferTimeout {
         TransferTimeout { pause: pause.unwrap_or(self.pause), rate: rate.unwrap_or(self.rate) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_bounds_of_its_own_are_stored_with_a_route() {
+        assert_eq!(RouteBounds::default().boxed(), None);
+        let own = RouteBounds { body: Some(3), ..RouteBounds::default() };
+        let listener = Bounds::default();
+        let bounds = own.boxed().map(|bounds| bounds.over(listener));
+        assert_eq!(bounds, Some(Bounds { body: 3, ..listener }));
     }
 }

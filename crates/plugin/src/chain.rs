@@ -253,7 +253,7 @@ impl Route {
         stages: Vec<Stage>,
         handler: Rc<dyn Handler>,
     ) -> Route {
-        let info = RouteInfo { name: name.into(), bounds, metrics, log: None };
+        let info = RouteInfo { name: name.into(), bounds: bounds.boxed(), metrics, log: None };
         Route::from_info(info, stages, handler)
     }
 

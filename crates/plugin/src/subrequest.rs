@@ -64,7 +64,8 @@ impl Subrequests {
             Ok(route) => {
                 let length = request.body.length().unwrap_or_default();
                 request.route = Some(route.info.clone());
-                let outcome = if route.info.bounds.body.is_some_and(|bound| length > bound) {
+                let bound = route.info.bounds.as_ref().and_then(|bounds| bounds.body);
+                let outcome = if bound.is_some_and(|bound| length > bound) {
                     Err(Fault::body_too_large())
                 } else {
                     route.run(&mut request).await
