@@ -129,7 +129,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("saphyr", &[]),
     ("saphyr-parser", &["config"]),
     ("scrypt", &["auth"]),
-    ("serde", &["bench", "auth"]),
+    ("serde", &["bench", "auth", "admin"]),
     ("serde_yaml", &[]),
     ("socket2", &["net", "scenarios", "bench"]),
     ("syn", &["settings-derive"]),

@@ -236,9 +236,10 @@ endpoints! {
         "The stored responses whose URL begins with `prefix`, unordered, in pages of `limit` (100, \
          at most 1000). `next` of the response is `after` of the next page; the last page has \
          none. `hits` are the lookups that found a response or the one that it replaced; a worker \
-         that uses it often adds them 64 at a time. `vary` has the fields that selected a response, \
-         with their values. Secrets are masked: values of headers with credentials, and of \
-         parameters in the query of `url`, which are not compared with `prefix` either.";
+         that uses it often adds them 64 at a time. `vary` has the fields that selected a \
+         response, with their values. Secrets are masked: values of headers with credentials, \
+         and of parameters in the query of `url`, which are not compared with `prefix` \
+         either.";
     GET "/v1/caches/{name}/top" ["limit"] Caches CacheTop
         "The stored responses with the most hits, in `by_hits`, and those that take the most \
          memory, in `by_memory`: `limit` of each (10, at most 100), as in `entries` but without \

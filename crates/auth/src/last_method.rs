@@ -37,9 +37,10 @@ pub(crate) type PendingDecision =
 
 impl MaybeDecision {
     /// A decision that has to be waited for.
-    pub(crate) fn pending(
-        decide: impl for<'a> FnOnce(&'a mut Request, Hide<'a>) -> LocalFuture<'a, Decision> + 'static,
-    ) -> MaybeDecision {
+    pub(crate) fn pending<F>(decide: F) -> MaybeDecision
+    where
+        F: for<'a> FnOnce(&'a mut Request, Hide<'a>) -> LocalFuture<'a, Decision> + 'static,
+    {
         MaybeDecision::Pending(Box::new(decide))
     }
 }

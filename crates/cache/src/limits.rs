@@ -125,5 +125,5 @@ pub const OWNER_SECRET_BYTES_MIN: usize = 16;
 /// the server has rounded twice.
 pub const OWNER_AGE_ERROR_MS: u64 = 2000;
 /// What the clocks of two servers of a fleet may differ by: the time within which a request to an
-/// owner that someone has listened to can be repeated.
+/// owner that was recorded on the network can be repeated.
 pub const OWNER_CLOCK_ERROR_S: u64 = 60;

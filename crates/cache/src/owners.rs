@@ -80,7 +80,7 @@ impl Owners {
     }
 
     /// Reads the marker of a request, if another server has written it for a request of now, and
-    /// not for one that someone has listened to and repeats.
+    /// not for one that was recorded on the network and is repeated.
     pub(crate) fn marker(&self, value: &[u8]) -> Option<AskMarker> {
         let marker = AskMarker::decode(value, &self.secret)?;
         (marker.time_s.abs_diff(wall_secs()) <= OWNER_CLOCK_ERROR_S).then_some(marker)

@@ -1,7 +1,7 @@
 //! A priority queue in blocks: its smallest record first.
 //!
-//! As [`Blocks`], it leaves no blocks of former sizes to the allocator, which `BinaryHeap` does, and
-//! it returns memory when it shrinks.
+//! As [`Blocks`], it leaves no blocks of former sizes to the allocator, which `BinaryHeap` does,
+//! and it returns memory when it shrinks.
 
 use crate::blocks::Blocks;
 

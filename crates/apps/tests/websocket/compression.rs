@@ -65,7 +65,11 @@ fn compression_is_negotiated_only_if_enabled_and_offered() {
         let (_, head) = connect(compressing(), OFFER).await;
         let agreed = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
         assert!(head.contains(&format!("Sec-WebSocket-Extensions: {agreed}\r\n")), "{head}");
-        for (settings, offer) in [(compressing(), ""), (WebSocketSettings::default(), OFFER)] {
+        let default = WebSocketSettings::default();
+        let (_, head) = connect(default.clone(), OFFER).await;
+        assert!(head.contains("Sec-WebSocket-Extensions: permessage-deflate\r\n"), "{head}");
+        let off = WebSocketSettings { compression: false, ..default };
+        for (settings, offer) in [(compressing(), ""), (off, OFFER)] {
             let (_, head) = connect(settings, offer).await;
             assert!(!head.to_ascii_lowercase().contains("sec-websocket-extensions"), "{head}");
         }

@@ -117,7 +117,7 @@ impl AskMarker {
         std::str::from_utf8(value).ok()?.split_at_checked(ASK_TEXT)
     }
 
-    /// Reads the value of the field, whoever has written it. The text of a marker has one spelling.
+    /// Reads the value of the field without its code. The text of a marker has one spelling.
     pub(crate) fn read(value: &[u8]) -> Option<AskMarker> {
         let (text, _) = AskMarker::split(value)?;
         let (process, rest) = text.split_at_checked(NUMBER_DIGITS)?;
@@ -203,8 +203,8 @@ impl OwnerReply {
     }
 }
 
-/// For the fuzz target: reads a marker, whoever has written it, and writes it as a server with this
-/// secret does. True if such a server accepts the marker as it is.
+/// For the fuzz target: reads a marker without its code, and writes it as a server with this secret
+/// does. True if such a server accepts the marker as it is.
 #[doc(hidden)]
 pub fn signed_ask(value: &[u8], secret: &[u8]) -> Option<(String, bool)> {
     let secret = FleetSecret::new(secret)?;
