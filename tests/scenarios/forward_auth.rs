@@ -37,11 +37,14 @@ fn api() -> Upstream {
     })
 }
 
-/// Allows requests with a cookie, and counts connections' requests.
+/// Allows requests with a cookie, two on a connection at most, and counts requests.
 fn auth(requests: &Arc<AtomicUsize>) -> Upstream {
     let requests = requests.clone();
     Upstream::start(move |peer| {
         for _ in 0..2 {
+            if peer.at_end() {
+                return;
+            }
             let head = peer.read_head();
             requests.fetch_add(1, Ordering::Relaxed);
             let lower = head.to_ascii_lowercase();
