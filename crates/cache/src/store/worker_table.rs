@@ -1,6 +1,8 @@
 //! A worker's own table of stored objects.
 //!
-//! It has one slot per hash: a lookup takes no lock and writes nothing that another worker reads.
+//! It has two slots per hash: a lookup takes no lock and writes nothing that another worker reads.
+//! With one, a response and its coding that shared it would have taken turns in it for as long as
+//! the process lived.
 //! Promises that no object is found that was removed from the store or has another key, and that it
 //! keeps at most a given number of bytes alive.
 
@@ -61,12 +63,8 @@ impl<T: TableEntry> WorkerTable<T> {
     /// Returns the entry of a key. `epoch` is the store's now.
     pub fn get(&mut self, hash: u64, key: &[u8], epoch: u64) -> Option<&T> {
         self.renew(epoch);
-        let at = self.at(hash);
-        let slot = self.slots[at].as_ref()?;
-        if slot.hash != hash {
-            return None;
-        }
-        let object = slot.kept.object();
+        let at = self.find(hash)?;
+        let object = self.slots[at].as_ref()?.kept.object();
         if object.state.is_removed() {
             self.clear(at);
             return None;
@@ -77,12 +75,19 @@ impl<T: TableEntry> WorkerTable<T> {
         self.slots[at].as_ref().map(|slot| &slot.kept)
     }
 
-    /// Adds an entry, unless it is too large, in place of the one in its slot. `epoch` is the
-    /// store's from before the object was looked up.
+    /// Adds an entry, unless it is too large. The one in its slot moves to the neighbour, in place
+    /// of what is there. `epoch` is the store's from before the object was looked up.
     pub fn put(&mut self, hash: u64, kept: T, epoch: u64) {
         self.renew(epoch);
+        if let Some(former) = self.find(hash) {
+            self.clear(former);
+        }
         let at = self.at(hash);
-        self.clear(at);
+        if self.slots[at].is_some() {
+            let neighbour = self.neighbour(at);
+            self.clear(neighbour);
+            self.slots.swap(at, neighbour);
+        }
         self.puts += 1;
         if self.puts == TIDY_AFTER {
             self.puts = 0;
@@ -132,8 +137,21 @@ impl<T: TableEntry> WorkerTable<T> {
         }
     }
 
+    /// Where the entry with a hash is.
+    #[inline]
+    fn find(&self, hash: u64) -> Option<usize> {
+        let at = self.at(hash);
+        let has = |at: &usize| self.slots[*at].as_ref().is_some_and(|slot| slot.hash == hash);
+        [at, self.neighbour(at)].into_iter().find(has)
+    }
+
     fn at(&self, hash: u64) -> usize {
         hash as usize & (self.slots.len() - 1)
+    }
+
+    /// The other slot of the same two; of a single slot, itself.
+    fn neighbour(&self, at: usize) -> usize {
+        (at ^ 1) & (self.slots.len() - 1)
     }
 }
 

@@ -68,6 +68,27 @@ fn another_key_at_the_same_place_is_not_mistaken_for_it() {
     assert!(is_found(&mut front, &store, &other) && !is_found(&mut front, &store, &one));
 }
 
+/// A response and its coding, for example.
+#[test]
+fn two_that_belong_in_one_slot_are_both_found_until_a_third_comes() {
+    let store = Store::new(16 * MIB);
+    let mut front = WorkerTable::new(2, 1 << 20);
+    let pages = ["http://a/1", "http://a/2", "http://a/3"].map(sample);
+    for page in &pages[..2] {
+        keep(&mut front, &store, page);
+    }
+    assert!(pages[..2].iter().all(|page| is_found(&mut front, &store, page)));
+    let bytes = front.bytes();
+    for page in &pages[..2] {
+        keep(&mut front, &store, page);
+    }
+    assert_eq!(front.bytes(), bytes, "each is there once");
+    keep(&mut front, &store, &pages[2]);
+    let found = pages.each_ref().map(|page| is_found(&mut front, &store, page));
+    assert_eq!(found.iter().filter(|found| **found).count(), 2);
+    assert!(found[2]);
+}
+
 #[test]
 fn it_keeps_no_more_alive_than_it_may() {
     let store = Store::new(64 * MIB);
