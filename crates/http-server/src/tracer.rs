@@ -14,7 +14,7 @@ use message::{
 };
 use plugin::CredentialPlace;
 use wire::trace_context::{SpanId, TraceContext, TraceId, b3_decision};
-use wire::{IpText, Known, Method};
+use wire::{IpText, Known};
 
 use crate::access_log::Masks;
 use crate::live_log::{self, LiveClients, LiveLog, LiveQueue};
@@ -194,7 +194,8 @@ impl Tracer {
         let mut span = Span {
             id: trace.context().span_id,
             parent: trace.parent(),
-            name: method_name(&request.method).into(),
+            // The first part: the second is the name of the route. Both are few.
+            name: request.method.name_or("HTTP").into(),
             kind: SpanKind::Server,
             began_us: request.began_us,
             ended_us: request.began_us + end.duration_us,
@@ -329,22 +330,6 @@ fn add_connection_steps(trace: &mut FinishedTrace, request: &Request) {
                 span.set("tls.client.server_name", &**name);
             }
         });
-    }
-}
-
-/// The first part of the name of a server's span; the second is that of its route. Both are few.
-fn method_name(method: &Method) -> &'static str {
-    match method {
-        Method::Get => "GET",
-        Method::Head => "HEAD",
-        Method::Post => "POST",
-        Method::Put => "PUT",
-        Method::Delete => "DELETE",
-        Method::Connect => "CONNECT",
-        Method::Options => "OPTIONS",
-        Method::Trace => "TRACE",
-        Method::Patch => "PATCH",
-        Method::Other(_) => "HTTP",
     }
 }
 

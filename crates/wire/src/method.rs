@@ -97,16 +97,25 @@ impl Method {
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match self {
-            Method::Get => b"GET",
-            Method::Head => b"HEAD",
-            Method::Post => b"POST",
-            Method::Put => b"PUT",
-            Method::Delete => b"DELETE",
-            Method::Options => b"OPTIONS",
-            Method::Trace => b"TRACE",
-            Method::Patch => b"PATCH",
-            Method::Connect => b"CONNECT",
             Method::Other(name) => name,
+            known => known.name_or("").as_bytes(),
+        }
+    }
+
+    /// Returns the name, or `other` for a method that has no variant of its own.
+    #[inline]
+    pub fn name_or(&self, other: &'static str) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Head => "HEAD",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+            Method::Options => "OPTIONS",
+            Method::Trace => "TRACE",
+            Method::Patch => "PATCH",
+            Method::Connect => "CONNECT",
+            Method::Other(_) => other,
         }
     }
 
@@ -162,7 +171,8 @@ mod tests {
             let lower = Method::from_bytes(name.to_ascii_lowercase().as_bytes());
             assert!(matches!(lower, Method::Other(_)), "{name}");
         }
-        assert_eq!(Method::parse(b"PROPFIND").unwrap().as_str(), "PROPFIND");
+        let other = Method::parse(b"PROPFIND").unwrap();
+        assert_eq!((other.as_str(), other.name_or("HTTP")), ("PROPFIND", "HTTP"));
         assert_eq!(Method::parse(b"GET "), None);
         assert_eq!(Method::parse(b""), None);
     }
