@@ -45,11 +45,11 @@ pub(super) fn enter_span(request: &mut Request, name: &'static str) -> Option<Bo
 /// Begins the span of a handler. One that responds at once is a step, as such filters are.
 #[inline]
 pub(super) fn enter_handler(request: &mut Request, handler: &dyn Handler) -> Option<Box<OpenSpan>> {
-    let recorder = request.trace.as_ref().and_then(RequestTrace::recorder)?;
-    match handler.is_instant() {
-        true => recorder.open_step(handler.name()).map(Box::new),
-        false => enter_span(request, handler.name()),
+    if !handler.is_instant() {
+        return enter_span(request, handler.name());
     }
+    let recorder = request.trace.as_ref().and_then(RequestTrace::recorder)?;
+    recorder.open_step(handler.name()).map(Box::new)
 }
 
 /// Ends the span of a stage that has responded.
