@@ -74,6 +74,9 @@ pub(crate) fn compile(
     let used = mentioned.into_iter().chain(streamed).collect();
     unused(&settings, &chains, &routes, &used, reader);
     unused_providers(&identity, reader);
+    // With room for exactly these: a list made in place would have that of `Compiled`.
+    let mut plans = Vec::with_capacity(routes.len());
+    plans.extend(routes.into_iter().map(|route| route.plan));
     Some(ServerPlan {
         version,
         workers: settings.workers,
@@ -89,7 +92,7 @@ pub(crate) fn compile(
         geo: settings.geo,
         identity,
         router: Arc::new(router?),
-        routes: routes.into_iter().map(|route| route.plan).collect(),
+        routes: plans,
         unrouted,
         errors: Arc::new(error_pages(settings.errors)),
         admin,

@@ -169,12 +169,12 @@ fn encoded_slashes(plan: &ServerPlan, listener: &ListenerPlan) -> Vec<String> {
 /// fixed segment.
 fn with_encoded_slash(pattern: &PathPattern) -> Option<String> {
     let PathPattern::Segments(segments) = pattern else { return None };
-    let literal = |segment: &Segment| match segment {
-        Segment::Literal(text) if !text.is_empty() => Some(text.to_string()),
+    let literal = |segment: Segment<'_>| match segment {
+        Segment::Literal(text) if !text.is_empty() => Some(text.into_owned()),
         _ => None,
     };
-    let mut names: Vec<String> = segments.parts().iter().map_while(literal).collect();
-    if names.len() == segments.parts().len() && names.len() > 1 {
+    let mut names: Vec<String> = segments.parts().map_while(literal).collect();
+    if names.len() == segments.parts().count() && names.len() > 1 {
         let last = names.pop()?;
         return Some(format!("/{}%2F{last}", names.join("/")));
     }

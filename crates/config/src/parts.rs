@@ -3,6 +3,7 @@
 //! Keeps a digest per named item, per section and per file that settings were read from, but not
 //! the content, because it includes secrets. Two texts that differ only in layout have equal parts.
 
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
@@ -27,9 +28,9 @@ const INCLUDE: &str = "include";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// `route`, `chain`, `file`; of what has no name, its key: `timeouts`.
-    pub kind: String,
+    pub kind: Cow<'static, str>,
     /// Its name, quoted in messages.
-    pub name: Option<String>,
+    pub name: Option<Box<str>>,
     digest: u64,
 }
 
@@ -56,21 +57,22 @@ impl Parts {
     pub(crate) fn of(root: &Node) -> Parts {
         let mut parts = Vec::new();
         let Value::Map(sections) = &root.value else { return Parts(parts) };
-        let mut add = |kind: &str, name: Option<&str>, node: &Node| {
-            let (kind, name) = (kind.to_owned(), name.map(str::to_owned));
-            parts.push(Part { kind, name, digest: digest(node) });
+        let mut add = |kind: Cow<'static, str>, name: Option<&str>, node: &Node| {
+            parts.push(Part { kind, name: name.map(Box::from), digest: digest(node) });
         };
         for (key, section) in sections {
             let entry = NAMED.iter().find(|(section, _)| *section == key.name);
             match (&section.value, entry) {
                 _ if key.name == INCLUDE => {}
                 (Value::Map(entries), Some((_, kind))) => {
-                    entries.iter().for_each(|(name, node)| add(kind, Some(&name.name), node));
+                    for (name, node) in entries {
+                        add((*kind).into(), Some(&name.name), node);
+                    }
                 }
                 (Value::List(items), None) if key.name == "routes" => {
-                    items.iter().for_each(|node| add(ROUTE, None, node));
+                    items.iter().for_each(|node| add(ROUTE.into(), None, node));
                 }
-                _ => add(&key.name, None, section),
+                _ => add(key.name.clone().into(), None, section),
             }
         }
         Parts(parts)
@@ -86,11 +88,11 @@ impl Parts {
         let mut parts = self.0;
         let unnamed = parts.iter_mut().filter(|part| part.kind == ROUTE);
         for (part, name) in unnamed.zip(routes) {
-            part.name = Some(name.to_owned());
+            part.name = Some(name.into());
         }
         parts.extend(files.iter().map(|(path, digest)| Part {
-            kind: "file".to_owned(),
-            name: Some(path.display().to_string()),
+            kind: "file".into(),
+            name: Some(path.display().to_string().into()),
             digest: *digest,
         }));
         parts

@@ -10,8 +10,7 @@ use apps::AppSettings;
 use auth::{ConsumerSet, GeoSettings, IdentitySet};
 use cache::{CacheSettings, PurgesSettings};
 use http_server::ProxyProtocol;
-use message::CountryDatabase;
-use message::RouteLog;
+use message::{CountryDatabase, RouteBounds, RouteLog};
 use net::tls::ServerTls;
 use net::{Bind, ListenOptions};
 use otlp::{ExportPlan, TracePlan};
@@ -26,8 +25,8 @@ use upstream::UpstreamPlan;
 
 use crate::parts::Part;
 use crate::records::{
-    AdminRole, EncodedSlashes, HttpVersion, Limits, LogSettings, MetricsAccess, RouteLimits,
-    RouteTimeouts, Timeouts, UnknownHost, Workers,
+    AdminRole, EncodedSlashes, HttpVersion, Limits, LogSettings, MetricsAccess, Timeouts,
+    UnknownHost, Workers,
 };
 
 /// The whole configuration.
@@ -145,9 +144,8 @@ pub struct RoutePlan {
     /// Where each of them is written.
     pub filter_spans: Vec<Span>,
     pub handler: Arc<dyn HandlerPlan>,
-    /// Limits of the route; unset ones are the listener's.
-    pub limits: RouteLimits,
-    pub timeouts: RouteTimeouts,
+    /// `None` if the bounds of the listener apply.
+    pub bounds: Option<Box<RouteBounds>>,
     /// How its requests are logged, where that differs from the access log's settings.
     pub log: Option<Arc<RouteLog>>,
 }
@@ -175,19 +173,6 @@ impl RoutePlan {
             |handler: &&Arc<dyn HandlerPlan>| !matches!(handler.name(), "respond" | "redirect");
         let of_filters = |one| other.handlers().filter(serves).any(|other| same(one, other));
         same(&self.handler, &other.handler) || self.handlers().filter(serves).any(of_filters)
-    }
-
-    /// The bounds of this route that differ from its listener's.
-    pub fn bounds(&self) -> message::RouteBounds {
-        message::RouteBounds {
-            body: self.limits.body.map(|size| size.bytes()),
-            body_pause: self.timeouts.body.map(|span| span.get()),
-            body_rate: self.timeouts.body_rate.map(|rate| rate.bytes()),
-            body_total: self.timeouts.body_total.map(|span| span.get()),
-            write_pause: self.timeouts.write.map(|span| span.get()),
-            write_rate: self.timeouts.write_rate.map(|rate| rate.bytes()),
-            call: self.timeouts.grpc.map(|span| span.get()),
-        }
     }
 }
 

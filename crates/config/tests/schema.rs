@@ -24,7 +24,8 @@ fn the_example_of_the_contract_is_accepted_by_both() {
     assert_eq!(names, ["catalog", "/app/{*rest}", "/ping", "/old/{id}", "/{*file}"]);
     assert_eq!(plan.routes[0].filters.len(), 3);
     assert_eq!(plan.caches.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["pages"]);
-    assert_eq!(plan.routes[0].timeouts.body.map(|t| t.to_string()).as_deref(), Some("10s"));
+    let bounds = plan.routes[0].bounds.as_ref().expect("bounds of the route");
+    assert_eq!(bounds.body_pause, Some(std::time::Duration::from_secs(10)));
     assert_eq!(plan.upstreams[0].1.settings.servers.len(), 3);
     let tokens: Vec<_> = plan.admin.tokens.iter().map(|token| token.secret.expose()).collect();
     assert_eq!(tokens, [b"a-test-token"]);

@@ -43,12 +43,12 @@ fn by_segments(pattern: &Segments, path: &str) -> Result<Vec<(usize, usize)>, Pa
     let mut ranges = Vec::new();
     // The position of the remaining path, with its slash; `None` after the end.
     let mut at = path.starts_with('/').then_some(0);
-    for (index, part) in pattern.parts().iter().enumerate() {
+    for (index, part) in pattern.parts().enumerate() {
         let found = at.map(|at| {
             let from = at + 1;
             (from, path[from..].find('/').map_or(path.len(), |length| from + length))
         });
-        match (part, found) {
+        match (&part, found) {
             (Segment::Rest(_), _) => {
                 ranges.push((at.map_or(path.len(), |at| at + 1), path.len()));
                 return Ok(ranges);
@@ -68,7 +68,7 @@ fn by_segments(pattern: &Segments, path: &str) -> Result<Vec<(usize, usize)>, Pa
     match at {
         None => Ok(ranges),
         Some(at) => Err(PathDiffers {
-            segment: pattern.parts().len() + 1,
+            segment: pattern.parts().count() + 1,
             wanted: None,
             found: Some(path[at + 1..].to_owned()),
         }),

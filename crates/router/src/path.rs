@@ -5,6 +5,7 @@
 //! rejected. Promises: a parameter is a whole segment and never empty; `{*rest}` is the rest of the
 //! path, perhaps empty.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,22 +24,22 @@ pub enum PathPattern {
     Regex(Regex),
 }
 
-/// A pattern that is compared segment by segment.
+/// A pattern that is compared segment by segment, as it is written: there may be 100 000, and only
+/// the compiled table is asked by requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segments {
     text: Box<str>,
-    parts: Vec<Segment>,
 }
 
 /// A segment of a pattern, between two slashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Segment {
+pub enum Segment<'p> {
     /// A literal; empty only at the end, for a path that ends with a slash.
-    Literal(Box<str>),
+    Literal(Cow<'p, str>),
     /// `{name}`: any non-empty text.
-    Param(Box<str>),
+    Param(&'p str),
     /// `{*name}`: the rest of the path, at the end of a pattern only.
-    Rest(Box<str>),
+    Rest(&'p str),
 }
 
 /// A pattern that is not compared by segments. It is tried after all patterns that are.
@@ -87,11 +88,11 @@ impl PathPattern {
     pub(crate) fn literal_prefix(&self) -> String {
         match self {
             PathPattern::Segments(segments) => {
-                let literal = segments.parts.iter().map_while(|part| match part {
-                    Segment::Literal(text) => Some(&**text),
+                let literal = segments.parts().map_while(|part| match part {
+                    Segment::Literal(text) => Some(text),
                     _ => None,
                 });
-                literal.fold(String::new(), |prefix, text| prefix + "/" + text)
+                literal.fold(String::new(), |prefix, text| prefix + "/" + &text)
             }
             PathPattern::PathGlob(ant) => ant.literal_prefix().to_owned(),
             PathPattern::Regex(regex) => expression_prefix(regex.as_str()),
@@ -100,13 +101,13 @@ impl PathPattern {
 }
 
 impl Segments {
-    pub fn parts(&self) -> &[Segment] {
-        &self.parts
+    pub fn parts(&self) -> impl Iterator<Item = Segment<'_>> {
+        self.text.split('/').skip(1).map(Segment::written)
     }
 
     fn params(&self) -> impl Iterator<Item = &str> {
-        self.parts.iter().filter_map(|part| match part {
-            Segment::Param(name) | Segment::Rest(name) => Some(&**name),
+        self.parts().filter_map(|part| match part {
+            Segment::Param(name) | Segment::Rest(name) => Some(name),
             Segment::Literal(_) => None,
         })
     }
@@ -146,21 +147,24 @@ impl FromStr for Segments {
         if text.len() > PATTERN_BYTES {
             return Err(format!("is longer than {PATTERN_BYTES} bytes"));
         }
-        let mut parts = Vec::new();
-        for written in inner.split('/') {
-            if parts.iter().any(|part| matches!(part, Segment::Rest(_))) {
-                return Err("continues after {*…}, which is the rest of the path".to_owned());
+        let mut last = None;
+        for (before, written) in inner.split('/').enumerate() {
+            match &last {
+                Some(Segment::Rest(_)) => {
+                    return Err("continues after {*…}, which is the rest of the path".to_owned());
+                }
+                Some(Segment::Literal(text)) if text.is_empty() => {
+                    return Err(
+                        "has an empty segment: slashes are merged before routing".to_owned()
+                    );
+                }
+                _ if before >= SEGMENTS_MAX => {
+                    return Err(format!("has more than {SEGMENTS_MAX} segments"));
+                }
+                _ => last = Some(checked_segment(written)?),
             }
-            if parts.last().is_some_and(|part| matches!(part, Segment::Literal(t) if t.is_empty()))
-            {
-                return Err("has an empty segment: slashes are merged before routing".to_owned());
-            }
-            parts.push(segment(written)?);
         }
-        if parts.len() > SEGMENTS_MAX {
-            return Err(format!("has more than {SEGMENTS_MAX} segments"));
-        }
-        let segments = Segments { text: text.into(), parts };
+        let segments = Segments { text: text.into() };
         let names: Vec<_> = segments.params().collect();
         if names.len() > PARAMS_MAX {
             return Err(format!("has more than {PARAMS_MAX} parameters"));
@@ -176,20 +180,35 @@ fn repeated<'a>(names: &[&'a str]) -> Option<&'a str> {
     names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)).map(|(_, name)| *name)
 }
 
-fn segment(written: &str) -> Result<Segment, String> {
-    let unescaped = written.replace("{{", "").replace("}}", "");
-    if !unescaped.contains(['{', '}']) {
-        return literal(&written.replace("{{", "{").replace("}}", "}"));
+impl Segment<'_> {
+    /// The segment of a valid pattern that is written like this.
+    fn written(text: &str) -> Segment<'_> {
+        let name = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
+        match name.filter(|name| !name.starts_with('{')) {
+            Some(name) => name.strip_prefix('*').map_or(Segment::Param(name), Segment::Rest),
+            None if text.contains(['{', '}']) => {
+                Segment::Literal(text.replace("{{", "{").replace("}}", "}").into())
+            }
+            None => Segment::Literal(text.into()),
+        }
     }
-    let Some(name) = written.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
-        return Err(format!(
-            "has {}: a parameter is a whole segment, and a brace itself is {{{{",
-            quote(written)
-        ));
-    };
-    let (is_rest, name) = match name.strip_prefix('*') {
-        Some(name) => (true, name),
-        None => (false, name),
+}
+
+fn checked_segment(written: &str) -> Result<Segment<'_>, String> {
+    let segment = Segment::written(written);
+    let unescaped = written.replace("{{", "").replace("}}", "");
+    let name = match &segment {
+        Segment::Literal(text) if !unescaped.contains(['{', '}']) => {
+            check_literal(text)?;
+            return Ok(segment);
+        }
+        Segment::Literal(_) => {
+            return Err(format!(
+                "has {}: a parameter is a whole segment, and a brace itself is {{{{",
+                quote(written)
+            ));
+        }
+        Segment::Param(name) | Segment::Rest(name) => name,
     };
     let valid = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() || !name.chars().all(valid) {
@@ -198,11 +217,11 @@ fn segment(written: &str) -> Result<Segment, String> {
             quote(written)
         ));
     }
-    Ok(if is_rest { Segment::Rest(name.into()) } else { Segment::Param(name.into()) })
+    Ok(segment)
 }
 
-/// Text that equals the normal form of some path.
-fn literal(text: &str) -> Result<Segment, String> {
+/// A literal equals the normal form of some path.
+fn check_literal(text: &str) -> Result<(), String> {
     if text == "*" || text == "**" {
         return Err(format!("has {}: write {{name}} or {{*rest}}, or {{ ant: … }}", quote(text)));
     }
@@ -223,7 +242,7 @@ fn literal(text: &str) -> Result<Segment, String> {
     if normal != text {
         return Err(format!("is compared decoded: write {} instead", quote(&normal)));
     }
-    Ok(Segment::Literal(text.into()))
+    Ok(())
 }
 
 impl fmt::Display for PathPattern {
@@ -236,7 +255,7 @@ impl fmt::Display for PathPattern {
     }
 }
 
-impl fmt::Display for Segment {
+impl fmt::Display for Segment<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Segment::Literal(text) => write!(f, "{}", quote(text)),
@@ -293,12 +312,12 @@ mod tests {
         let pattern: PathPattern = read(&node!("/a{{b}}/{id}/é/{*rest}")).unwrap();
         let PathPattern::Segments(segments) = &pattern else { panic!("not segments") };
         assert_eq!(
-            segments.parts(),
+            segments.parts().collect::<Vec<_>>(),
             [
                 Segment::Literal("a{b}".into()),
-                Segment::Param("id".into()),
+                Segment::Param("id"),
                 Segment::Literal("é".into()),
-                Segment::Rest("rest".into()),
+                Segment::Rest("rest"),
             ]
         );
         assert_eq!(pattern.params(), ["id", "rest"]);

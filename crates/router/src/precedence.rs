@@ -66,7 +66,7 @@ impl RulePosition {
             None => (HostKind::Any, Reverse(0)),
         };
         let path = match written.path.get(path_index as usize) {
-            Some(PathPattern::Segments(segments)) => segments.parts().iter().map(kind).collect(),
+            Some(PathPattern::Segments(segments)) => segments.parts().map(kind).collect(),
             Some(PathPattern::PathGlob(_) | PathPattern::Regex(_)) => vec![PathKind::Pattern],
             None => vec![PathKind::Rest],
         };
@@ -102,7 +102,7 @@ impl RulePosition {
     }
 }
 
-fn kind(segment: &Segment) -> PathKind {
+fn kind(segment: Segment<'_>) -> PathKind {
     match segment {
         Segment::Literal(_) => PathKind::Literal,
         Segment::Param(_) => PathKind::Param,

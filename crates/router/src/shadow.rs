@@ -87,7 +87,9 @@ impl Search<'_> {
         let root = self.router.table.tree.node(bucket.root);
         match self.router.path(self.rank) {
             None => self.list(root.rests),
-            Some(PathPattern::Segments(segments)) => self.segments(bucket.root, segments.parts()),
+            Some(PathPattern::Segments(segments)) => {
+                self.segments(bucket.root, &segments.parts().collect::<Vec<_>>())
+            }
             Some(special) => self
                 .prefix(bucket.root, &special.literal_prefix())
                 .or_else(|| self.same_pattern(bucket, special)),
@@ -95,7 +97,7 @@ impl Search<'_> {
     }
 
     /// Wider or equal paths below a node.
-    fn segments(&self, id: u32, parts: &[Segment]) -> Option<u32> {
+    fn segments(&self, id: u32, parts: &[Segment<'_>]) -> Option<u32> {
         let tree = &self.router.table.tree;
         let node = tree.node(id);
         if node.best >= self.rank {

@@ -132,14 +132,14 @@ impl TreeBuilder {
     /// here.
     pub(crate) fn path(&mut self, root: u32, pattern: Option<&PathPattern>, rank: u32) {
         let parts = match pattern {
-            Some(PathPattern::Segments(segments)) => segments.parts(),
-            _ => &[],
+            Some(PathPattern::Segments(segments)) => Some(segments.parts()),
+            _ => None,
         };
         let mut id = root;
         self.passes(id, rank);
-        for part in parts {
+        for part in parts.into_iter().flatten() {
             id = match part {
-                Segment::Literal(text) => self.literal(id, text),
+                Segment::Literal(text) => self.literal(id, &text),
                 Segment::Param(_) => self.param(id),
                 Segment::Rest(_) => {
                     self.nodes[id as usize].rests.push(rank);

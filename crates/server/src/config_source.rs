@@ -91,7 +91,12 @@ impl ConfigSource {
         reading: impl FnOnce(&dyn Source) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
         let source = self.source.clone();
-        let read = net::blocking(move || reading(&*source));
+        let read = net::blocking(move || {
+            let read = reading(&*source);
+            // The thread may have nothing else to do for a long time.
+            net::release_free_memory();
+            read
+        });
         match net::timer::within(READ_WITHIN, read).await {
             Some(read) => read.map_err(|error| Refusal::Failed(error.to_string())),
             None => Err(Refusal::Failed(format!(

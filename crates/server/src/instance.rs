@@ -215,7 +215,7 @@ pub(crate) fn credential_places(plan: &ServerPlan) -> BTreeSet<CredentialPlace> 
 fn build_route(route: &RoutePlan, worker: &WorkerContext) -> Route {
     let info = RouteInfo {
         name: route.name.as_str().into(),
-        bounds: route.bounds().boxed(),
+        bounds: route.bounds.clone(),
         metrics: worker.telemetry.route(worker.index, &route.name),
         log: route.log.clone(),
     };

@@ -42,6 +42,8 @@ pub(crate) fn run_with(
 ) -> Result<(), Failure> {
     net::raise_descriptor_limit();
     let loaded = load_first(&*source)?;
+    // Else the next blocks would be spread over pages that reading the configuration has used.
+    net::release_free_memory();
     configure_log(&loaded.plan, &options);
     let telemetry = Arc::new(Telemetry::new());
     let events = Events::start(&telemetry)

@@ -317,7 +317,7 @@ fn path_fits(pattern: &PathPattern, path: &str) -> Option<(Vec<u8>, Values)> {
                 values.push((name.to_string(), given.join("/")));
                 return Some((kinds, values));
             }
-            Segment::Literal(text) if given.first() == Some(&&**text) => kinds.push(1),
+            Segment::Literal(text) if given.first() == Some(&&*text) => kinds.push(1),
             Segment::Param(name) if given.first().is_some_and(|text| !text.is_empty()) => {
                 kinds.push(2);
                 values.push((name.to_string(), given[0].to_owned()));

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use message::RouteLog;
+use message::{RouteBounds, RouteLog};
 use plugin::{Condition, FilterPlan};
 use router::{Router, Rule};
 use settings::{Reader, Report, Span, Spanned, quote};
@@ -70,8 +70,7 @@ pub(super) fn compile(
                 filters,
                 filter_spans,
                 handler,
-                limits: route.limits.clone(),
-                timeouts: route.timeouts.clone(),
+                bounds: bounds(route).boxed(),
                 log: route_log(route, settings, reader),
             },
         });
@@ -95,6 +94,20 @@ fn check_state(
             let why = format!("another {} of the route has the same state", filter.name());
             reader.error(*span, why).help("give it a `name`");
         }
+    }
+}
+
+/// The bounds of a route that differ from its listener's.
+fn bounds(route: &RouteSettings) -> RouteBounds {
+    let (limits, timeouts) = (&route.limits, &route.timeouts);
+    RouteBounds {
+        body: limits.body.map(|size| size.bytes()),
+        body_pause: timeouts.body.map(|span| span.get()),
+        body_rate: timeouts.body_rate.map(|rate| rate.bytes()),
+        body_total: timeouts.body_total.map(|span| span.get()),
+        write_pause: timeouts.write.map(|span| span.get()),
+        write_rate: timeouts.write_rate.map(|rate| rate.bytes()),
+        call: timeouts.grpc.map(|span| span.get()),
     }
 }
 
