@@ -28,7 +28,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "\\\"",
         "null",
     ],
-    cases: 1000,
+    cases: 550,
 };
 
 fn seeds() -> Vec<Vec<u8>> {

@@ -12,7 +12,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         ])
     },
     dictionary: &["\u{1}\0\0\0", "\u{2}", "\u{5}", "\0\0\0\0"],
-    cases: 10_000,
+    cases: 2500,
 };
 
 /// Any bytes as frames between gateway and application, split anywhere, alone and after HELLO; then

@@ -43,7 +43,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "Tidegate-Cache-Control: ",
         "immutable",
     ],
-    cases: 4000,
+    cases: 1500,
 };
 
 const SEEDS: &[&str] = &[

@@ -18,7 +18,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         ])
     },
     dictionary: &["==", "!=", "=~", "!~", "^=", "$=", "*=", "header.", "\"", "\\", "method"],
-    cases: 4000,
+    cases: 2000,
 };
 
 fn request(value: &[u8]) -> Request {

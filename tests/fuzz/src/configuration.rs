@@ -54,7 +54,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "listeners:",
         "routes:",
     ],
-    cases: 1000,
+    cases: 250,
 };
 
 /// A configuration: any text. It gives a plan or errors, the same ones each time; whatever is in

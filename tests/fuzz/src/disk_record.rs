@@ -7,7 +7,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
     check: disk_record,
     seeds: || vec![response(), varies(), search()],
     dictionary: &["\0\0\0\0", "\u{1}\0\0\0", "\u{4}\0\0\0ETag", "\r\n"],
-    cases: 15_000,
+    cases: 5000,
 };
 
 fn number(number: usize) -> Vec<u8> {

@@ -12,7 +12,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
     check: messages,
     seeds,
     dictionary: &["https://", "http://[::1]:2379", ":2379", "\u{a}", "\u{12}", "\u{5a}", "\u{1a}"],
-    cases: 10_000,
+    cases: 4500,
 };
 
 fn seeds() -> Vec<Vec<u8>> {

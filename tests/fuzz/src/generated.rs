@@ -9,12 +9,13 @@ use proptest::collection::vec;
 use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
+use std::env;
 use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
 /// How many seeds a test runs as they are, evenly chosen; libFuzzer runs all of them.
-const SEEDS_MAX: usize = 300;
+const SEEDS_MAX: usize = 100;
 
 /// One change of an input.
 #[derive(Clone, Debug)]
@@ -93,7 +94,9 @@ pub(crate) fn check(name: &str, target: &FuzzTarget) {
         }
     }
     let mut config = Config { failure_persistence: None, ..Config::default() };
-    config.cases = config.cases.max(target.cases);
+    // proptest's own number would be 256.
+    let asked = env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    config.cases = target.cases.max(asked.unwrap_or(0));
     config.max_shrink_iters = 10_000;
     if config.rng_seed == RngSeed::Random {
         config.rng_seed = RngSeed::Fixed(1);

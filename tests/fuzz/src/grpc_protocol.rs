@@ -28,7 +28,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "\0\0\0\0",
         "\u{80}",
     ],
-    cases: 10_000,
+    cases: 5000,
 };
 
 const MESSAGE_MAX: usize = 64;

@@ -40,7 +40,7 @@ pub(crate) const REQUEST_HEAD: FuzzTarget = FuzzTarget {
         ])
     },
     dictionary: DICTIONARY,
-    cases: 10_000,
+    cases: 2000,
 };
 
 pub(crate) const RESPONSE_HEAD: FuzzTarget = FuzzTarget {
@@ -53,7 +53,7 @@ pub(crate) const RESPONSE_HEAD: FuzzTarget = FuzzTarget {
         ])
     },
     dictionary: DICTIONARY,
-    cases: 10_000,
+    cases: 3000,
 };
 
 pub(crate) const CHUNKED: FuzzTarget = FuzzTarget {
@@ -62,7 +62,7 @@ pub(crate) const CHUNKED: FuzzTarget = FuzzTarget {
         owned(&["5;a=\"b\"\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\nGET", "a\r\n0123456789\r\n0\r\n\r\n"])
     },
     dictionary: DICTIONARY,
-    cases: 10_000,
+    cases: 3500,
 };
 
 const SMALL: HeadLimits = HeadLimits { request_line: 40, headers: 60, header_count: 3 };

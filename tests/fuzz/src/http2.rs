@@ -15,7 +15,7 @@ pub(crate) const FRAMES: FuzzTarget = FuzzTarget {
     check: frames,
     seeds: || vec![requests(), response()],
     dictionary: &["\0\0\0", "\u{1}\u{4}\0\0\0\u{1}", "\u{4}", "\u{9}"],
-    cases: 4000,
+    cases: 2000,
 };
 
 pub(crate) const HPACK: FuzzTarget = FuzzTarget {
@@ -25,7 +25,7 @@ pub(crate) const HPACK: FuzzTarget = FuzzTarget {
         owned(&[REQUEST, huffman, &[0x20, 0x3f, 0x05]])
     },
     dictionary: &["@", "\u{1}x", "A", " "],
-    cases: 10_000,
+    cases: 4500,
 };
 
 pub(crate) const CONNECTION: FuzzTarget = FuzzTarget {
@@ -36,7 +36,7 @@ pub(crate) const CONNECTION: FuzzTarget = FuzzTarget {
         vec![script, vec![0, 0, 5, 0, 2, 1, 3, 200, 6, 0]]
     },
     dictionary: &[],
-    cases: 2000,
+    cases: 700,
 };
 
 pub(crate) const BODIES: FuzzTarget = FuzzTarget {
@@ -48,7 +48,7 @@ pub(crate) const BODIES: FuzzTarget = FuzzTarget {
         vec![script(0, 300), script(1000, 1500), script(5000, 4000)]
     },
     dictionary: &[],
-    cases: 200,
+    cases: 100,
 };
 
 /// A field block.

@@ -21,7 +21,7 @@ pub(crate) const GATEWAY_API: FuzzTarget = FuzzTarget {
     },
     seeds: || changes(&gateways()),
     dictionary: JSON,
-    cases: 150,
+    cases: 50,
 };
 
 pub(crate) const NGINX: FuzzTarget = FuzzTarget {
@@ -74,7 +74,7 @@ pub(crate) const OPENAPI: FuzzTarget = FuzzTarget {
     },
     seeds: || changes(&api()),
     dictionary: JSON,
-    cases: 150,
+    cases: 100,
 };
 
 pub(crate) const SHENYU: FuzzTarget = FuzzTarget {
@@ -87,7 +87,7 @@ pub(crate) const SHENYU: FuzzTarget = FuzzTarget {
     },
     seeds: || changes(&export()),
     dictionary: JSON,
-    cases: 100,
+    cases: 30,
 };
 
 const JSON: &[&str] = &[

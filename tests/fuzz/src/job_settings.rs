@@ -31,7 +31,7 @@ pub(crate) const REDIS_URL: FuzzTarget = FuzzTarget {
     dictionary: &[
         "redis://", "unix:///", "@", ":", "%2F", "?", "&", "db=", "prefix=", "/", "[::1]",
     ],
-    cases: 10_000,
+    cases: 5000,
 };
 
 /// Any text as a cron expression. Each next time is later than the one before, on a whole minute,

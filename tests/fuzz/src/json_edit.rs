@@ -12,7 +12,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "/", "~0", "~1", "-", "\n", "{", "}", "[", "]", ",", ":", "\"", "\\u00", "\\ud800", "null",
         "1e999", "\"a\":", " ",
     ],
-    cases: 10_000,
+    cases: 4500,
 };
 
 fn seeds() -> Vec<Vec<u8>> {

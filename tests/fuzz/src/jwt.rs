@@ -18,7 +18,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "}",
         "null",
     ],
-    cases: 8000,
+    cases: 2500,
 };
 
 /// The key and the token of RFC 7515 A.1, a second before it expires.

@@ -14,7 +14,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         ])
     },
     dictionary: &["{", "}", "{{", "}}", "{status}", "{time", "{header.", "{path.id}", "{cookie.a}"],
-    cases: 8000,
+    cases: 3000,
 };
 
 /// A format that is accepted reads back as itself, and names no credentials.

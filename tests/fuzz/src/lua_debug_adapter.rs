@@ -30,7 +30,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "[]",
         "1e300",
     ],
-    cases: 10_000,
+    cases: 2500,
 };
 
 const SEEDS: &[&[u8]] = &[

@@ -36,7 +36,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "<br>",
         "<title>",
     ],
-    cases: 1000,
+    cases: 200,
 };
 
 const PAGES: &[&str] = &[

@@ -21,7 +21,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "{", "}", "[", "]", "\"", ",", ":", "\\", "\\u", "0", "1.5", "e", "E+", "-", " ", "null",
         "true", "ü",
     ],
-    cases: 6000,
+    cases: 2500,
 };
 
 const TEXTS: &[&str] = &[

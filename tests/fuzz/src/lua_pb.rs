@@ -52,7 +52,7 @@ pub(crate) const SOURCE: FuzzTarget = FuzzTarget {
         "/*",
         "\"",
     ],
-    cases: 10_000,
+    cases: 4500,
 };
 
 const SCHEMA: &str = r#"

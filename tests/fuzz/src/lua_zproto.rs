@@ -24,7 +24,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "\u{1}\0\0\0",
         "\u{6}\0\0\0\0\0",
     ],
-    cases: 10_000,
+    cases: 3000,
 };
 
 const SEEDS: &[&[u8]] = &[

@@ -27,7 +27,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "alg=",
         "@target-uri",
     ],
-    cases: 4000,
+    cases: 2000,
 };
 
 /// The signature of RFC 9421 B.2.5.

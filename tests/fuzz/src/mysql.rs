@@ -24,7 +24,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         vec![stream, GREETING.to_vec(), COLUMN.to_vec(), row.to_vec()]
     },
     dictionary: &["\0", "\x01", "\u{b}", "\u{c}", "#42000", "\x03def"],
-    cases: 10_000,
+    cases: 3000,
 };
 
 /// Any bytes as packets: they are the same however they were split, and end within the limit. Any

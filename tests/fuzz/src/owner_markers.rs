@@ -8,7 +8,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
     check: owner_markers,
     seeds: || asks().into_iter().chain(replies()).collect(),
     dictionary: &["stored ", "fetched ", "own ", "declined ", "ffffffffffffffff", "s", "p", "+"],
-    cases: 6000,
+    cases: 3500,
 };
 
 const SECRET: &[u8] = b"a secret of the whole fleet";

@@ -20,7 +20,7 @@ pub(crate) const PROXY_PROTOCOL: FuzzTarget = FuzzTarget {
     dictionary: &[
         "TCP4 ", "TCP6 ", "UNKNOWN", "::", ".", " ", "0", "65536", "\r\n", "!", "\0\u{c}",
     ],
-    cases: 10_000,
+    cases: 4500,
 };
 
 /// Two records, an extension without meaning, and the name `a.example`.
@@ -32,7 +32,7 @@ pub(crate) const CLIENT_HELLO: FuzzTarget = FuzzTarget {
     check: client_hello,
     seeds: || owned(&[HELLO]),
     dictionary: &["\u{16}\u{3}\u{1}", "\0\0", "\0\u{1}", "A"],
-    cases: 10_000,
+    cases: 4000,
 };
 
 /// Any bytes as a PROXY header: the same result however they were split, and a header that names

@@ -23,7 +23,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "_\r\n",
         ",inf\r\n",
     ],
-    cases: 10_000,
+    cases: 5500,
 };
 
 /// Any bytes as replies of Redis. A reader that gets them one by one returns the same as one that

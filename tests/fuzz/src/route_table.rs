@@ -25,7 +25,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         (1..=200).map(bytes).chain([vec![255; 600], vec![]]).collect()
     },
     dictionary: &[],
-    cases: 500,
+    cases: 50,
 };
 
 const HOSTS: &[&str] = &["a.x", "b.a.x", "*.x", "*.a.x", "*.b.a.x", "[::1]"];

@@ -14,7 +14,7 @@ pub(crate) const TRACE_CONTEXT: FuzzTarget = FuzzTarget {
         ])
     },
     dictionary: &["-", "00", "ff", "01", "0000000000000000"],
-    cases: 10_000,
+    cases: 6000,
 };
 
 /// Any bytes as a field: what is read is written in a form that is read alike, and no other field

@@ -5,7 +5,7 @@ use wire::websocket::{Decoder, FrameCounter, FrameHead, Message, Opcode, Violati
 use wire::websocket::{parse_head, write_frame};
 
 pub(crate) const MESSAGES: FuzzTarget =
-    FuzzTarget { check: websocket, seeds: || owned(SEEDS), dictionary: DICTIONARY, cases: 10_000 };
+    FuzzTarget { check: websocket, seeds: || owned(SEEDS), dictionary: DICTIONARY, cases: 3500 };
 
 pub(crate) const FRAMES: FuzzTarget = FuzzTarget {
     check: frames,
@@ -21,7 +21,7 @@ pub(crate) const FRAMES: FuzzTarget = FuzzTarget {
         seeds
     },
     dictionary: DICTIONARY,
-    cases: 10_000,
+    cases: 4000,
 };
 
 const SEEDS: &[&[u8]] = &[
