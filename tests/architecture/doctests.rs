@@ -5,7 +5,6 @@
 
 use crate::tidy::visit;
 use std::fs;
-use std::path::Path;
 
 /// The line of a manifest, in `[lib]`.
 const SWITCHED_OFF: &str = "\ndoctest = false\n";
@@ -14,7 +13,7 @@ const COMPILED: &[&str] = &["", "rust", "no_run", "should_panic", "compile_fail"
 
 #[test]
 fn only_crates_with_documentation_tests_are_searched_for_them() {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+    let workspace = &crate::root();
     let mut manifests = Vec::new();
     for group in ["crates", "examples", "tests", "python"] {
         visit(&workspace.join(group), &mut |path| {

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 #[test]
 fn links_lead_somewhere() {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+    let workspace = &crate::root();
     let mut pages = BTreeMap::new();
     visit(workspace, &mut |path| {
         if path.extension().is_some_and(|extension| extension == "md") {

@@ -10,3 +10,10 @@ mod shared_build;
 mod source;
 mod tidy;
 mod words;
+
+use std::path::PathBuf;
+
+/// The directory of the repository.
+fn root() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "..", ".."].iter().collect()
+}

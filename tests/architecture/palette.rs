@@ -2,7 +2,6 @@
 //! pictures of configurations have the colours of `console/src/base.css`, and no others.
 
 use std::fs;
-use std::path::Path;
 
 const BASE: &str = "console/src/base.css";
 /// Pages that include the base: they name its properties.
@@ -21,7 +20,7 @@ const BUNDLE: &str = "crates/admin/src/console/console.css";
 const COLOUR_FUNCTIONS: &[&str] = &["rgb(", "rgba(", "hsl(", "hsla(", "light-dark("];
 
 fn read(name: &str) -> String {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+    let workspace = &crate::root();
     fs::read_to_string(workspace.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 

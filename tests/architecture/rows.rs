@@ -33,7 +33,7 @@ fn families(table: &str) -> Vec<String> {
 
 #[test]
 fn every_row_of_a_table_of_metrics_is_counted_somewhere() {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+    let workspace = &crate::root();
     let table = |name: &str| fs::read_to_string(workspace.join(name)).expect("a table");
     let mut rows = reasons(&table(REASONS));
     rows.extend(families(&table(FAMILIES)));

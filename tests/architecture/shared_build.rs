@@ -2,12 +2,11 @@
 //! of them has would build that crate, and all above it, twice (docs/design/measuring.md).
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Command;
 
 /// Each package that is built for a selection, with its features.
 fn packages(selection: &[&str]) -> BTreeSet<String> {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+    let workspace = &crate::root();
     let output = Command::new(env!("CARGO"))
         .current_dir(workspace)
         .args(["tree", "--offline", "--locked", "--prefix=none", "--format={p} [{f}]"])

@@ -33,7 +33,7 @@ const FILES_SKIPPED: &[&str] = &["LICENSE", "Cargo.lock"];
 
 #[test]
 fn every_file_is_tidy() {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+    let workspace = &crate::root();
     let mut complaints = Vec::new();
     let mut files = 0;
     visit(workspace, &mut |path| {

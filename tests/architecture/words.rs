@@ -6,7 +6,6 @@
 use crate::source::{code_of, functions_in, words_in};
 use crate::tidy::visit;
 use std::fs;
-use std::path::Path;
 
 /// Files without rules of their own: past releases, generated files and foreign text.
 const SKIPPED: &[&str] = &[
@@ -120,7 +119,7 @@ const NAMES: &[(&str, &str)] = &[
 
 #[test]
 fn words_are_plain() {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
+    let workspace = &crate::root();
     let mut findings = Vec::new();
     visit(workspace, &mut |path| {
         let name = path.strip_prefix(workspace).expect("inside").to_string_lossy();
