@@ -405,6 +405,13 @@ families! {
         "Memory that Lua VMs may hold.";
     LUA_REPLACED = "tidegate_lua_vms_replaced_total", Counter, Number, [],
         "Lua VMs replaced because they exceeded their memory limit.";
+    LUA_RESTARTED = "tidegate_lua_vms_restarted_total", Counter, Number, [],
+        "Lua VMs replaced on request, by the admin API.";
+    LUA_ERRORS = "tidegate_lua_errors_total", Counter, Number, [],
+        "Lua coroutines that ended with an error.";
+    LUA_LOOP_LAG = "tidegate_lua_loop_lag_seconds", Gauge, Seconds, ["worker"],
+        "How late the event loop of a worker with a Lua VM was when it last ran for its timer, or \
+         is if it does not run.";
 
     CONFIG_RELOADS = "tidegate_config_reloads_total", Counter, Number, [],
         "Configurations applied since the start.";

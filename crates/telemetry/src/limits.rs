@@ -28,6 +28,11 @@ pub const SCRIPTED_LABELS: usize = 16;
 pub const SCRIPTED_BUCKETS: usize = 64;
 /// Longest help text of a family defined by a program; the rest is cut off.
 pub const HELP_BYTES: usize = 1_024;
+/// Marks of time series that are stored, and the longest text of one.
+pub const MARKS: usize = 200;
+pub const MARK_BYTES: usize = 256;
+/// A mark that is repeated within this time is counted instead.
+pub const MARK_REPEATS_MS: u64 = 10_000;
 /// Longest wait until a log is written: its reader may have stopped for good. The last lines of a
 /// process whose log thread gets no processor for longer than this are lost.
 pub const FLUSH_WITHIN: Duration = Duration::from_secs(3);

@@ -10,6 +10,7 @@ use crate::exemplars::Exemplars;
 use crate::families::{self, CLASSES, Family};
 use crate::histogram::{Histogram, Snapshot};
 use crate::limits::{LABEL_BYTES, OTHER, ROUTES};
+use crate::marks::Marks;
 use crate::reasons::{CloseReason, LimitHit};
 use crate::scripted::Scripted;
 use crate::series::{Sample, SeriesSet, Stored, Value};
@@ -42,6 +43,7 @@ pub struct Telemetry {
     state: Mutex<RegistryState>,
     scripted: Arc<Scripted>,
     exemplars: Exemplars,
+    marks: Marks,
 }
 
 impl Telemetry {
@@ -61,6 +63,11 @@ impl Telemetry {
     /// Returns the traces that are examples of durations.
     pub fn exemplars(&self) -> &Exemplars {
         &self.exemplars
+    }
+
+    /// Returns the marks of time series.
+    pub fn marks(&self) -> &Marks {
+        &self.marks
     }
 
     /// Returns the counters of a worker; only that worker may write them.
@@ -230,6 +237,12 @@ fn worker_samples(workers: &BTreeMap<usize, Arc<WorkerMetrics>>, samples: &mut S
     push(samples, &families::LUA_MEMORY, &[], level(&|w| w.lua.memory_bytes.get()));
     push(samples, &families::LUA_MEMORY_LIMIT, &[], level(&|w| w.lua.memory_limit_bytes.get()));
     push(samples, &families::LUA_REPLACED, &[], count(&|w| w.lua.replaced.get()));
+    push(samples, &families::LUA_RESTARTED, &[], count(&|w| w.lua.restarted.get()));
+    push(samples, &families::LUA_ERRORS, &[], count(&|w| w.lua.errors.get()));
+    for (index, worker) in workers.iter().filter(|(_, worker)| worker.lua.vms.get() > 0) {
+        let lag = Value::Float(worker.lua.loop_lag.ms() as f64 / 1e3);
+        push(samples, &families::LUA_LOOP_LAG, &[&index.to_string()], lag);
+    }
     let in_flight = level(&|w| w.requests_in_flight.get());
     push(samples, &families::EXCHANGES_IN_FLIGHT, &[], in_flight);
 }

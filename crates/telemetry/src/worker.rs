@@ -5,6 +5,7 @@
 
 use crate::cell::{Counter, Gauge};
 use crate::histogram::{Histogram, Snapshot};
+use crate::loop_lag::LoopLag;
 use crate::reasons::{CloseReason, LimitHit};
 use std::sync::OnceLock;
 use wire::grpc::Code;
@@ -40,6 +41,12 @@ pub struct LuaMetrics {
     pub memory_limit_bytes: Gauge,
     /// VMs that were replaced because they exceeded their limit.
     pub replaced: Counter,
+    /// VMs that were replaced on request.
+    pub restarted: Counter,
+    /// Coroutines that ended with an error.
+    pub errors: Counter,
+    /// Of the worker's event loop; measured while it has a VM.
+    pub loop_lag: LoopLag,
 }
 
 /// The counters of one worker.
