@@ -20,7 +20,7 @@ use telemetry::{SharedGauge, Telemetry, families};
 use tokio::sync::Notify;
 
 use crate::limits::{ADDRESSES_PER_NAME, LEAVING_SERVERS};
-use crate::member::{Member, ServerChange, ServerHealth};
+use crate::member::{Member, ServerChange, ServerHealth, ServerState};
 use crate::registrations::Registrations;
 use crate::ring::{self, Ring};
 use crate::settings::{Balance, ServerSettings, UpstreamSettings};
@@ -200,7 +200,10 @@ impl Cluster {
         if plan.settings.health.is_none() {
             // Without checks nothing would ever mark them healthy again.
             for member in &inside.members.list {
-                member.health.unhealthy.store(false, Ordering::Relaxed);
+                if member.health.unhealthy.swap(false, Ordering::Relaxed) {
+                    let why = "the configuration has no checks any more";
+                    self.remember(member, ServerState::Healthy, why);
+                }
             }
         }
         self.follow(&mut inside, plan);
@@ -328,6 +331,14 @@ impl Cluster {
         inside.members = Arc::new(Members { list, ring });
         for member in &inside.members.list {
             health::show(inside, member);
+            let was_draining = known.get(&member.endpoint.destination).map(|one| one.is_draining);
+            if was_draining.is_some_and(|was_draining| was_draining != member.is_draining) {
+                let why = match member.is_draining {
+                    true => "by the admin API",
+                    false => "the drain has ended",
+                };
+                self.remember(member, member.state(clock::precise_us() / 1000), why);
+            }
         }
         self.changed();
         self.reshaped.notify_one();

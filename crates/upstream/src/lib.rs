@@ -14,6 +14,7 @@ mod discover_settings;
 mod discovered;
 mod grpc;
 mod handler;
+mod health_history;
 mod key_owner;
 mod limits;
 mod local;
@@ -44,6 +45,7 @@ pub use discover_settings::{
 };
 pub use discovered::{DiscoveredServers, read_consul, read_entry, read_list, read_services};
 pub use handler::{KIND, handler};
+pub use health_history::HealthChange;
 pub use limits::WEIGHT_MAX;
 pub use member::{ServerChange, ServerState};
 pub use registrations::{RegisteredServer, RegistrationError};

@@ -79,5 +79,10 @@ pub(crate) const CONSUL_SLACK: Duration = Duration::from_secs(10);
 /// Age below which the time of a file does not prove that it is unchanged: clocks of file systems
 /// have ticks.
 pub(crate) const FILE_SETTLES: Duration = Duration::from_secs(2);
+/// Changes of a server's health that are stored, bytes of the reason of one, and changes of an
+/// upstream that the admin API shows.
+pub(crate) const HEALTH_CHANGES: usize = 32;
+pub(crate) const HEALTH_REASON_BYTES: usize = 256;
+pub(crate) const HEALTH_CHANGES_SHOWN: usize = 500;
 /// Removed servers that the admin API shows while requests to them are in flight.
 pub(crate) const LEAVING_SERVERS: usize = 64;

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use http_client::Endpoint;
 use telemetry::{CachePadded, Gauge};
 
+use crate::health_history::HealthHistory;
+
 /// The configuration of a server, for one of its addresses.
 #[derive(Debug)]
 pub(crate) struct Member {
@@ -49,6 +51,7 @@ pub(crate) struct ServerHealth {
     pub(crate) returned_ms: AtomicU64,
     /// It has turned out to be this server.
     pub(crate) is_own: AtomicBool,
+    pub(crate) history: HealthHistory,
     /// The average latency that each worker has measured, in microseconds; 0 is unknown.
     latencies: Mutex<Vec<Weak<CachePadded<Gauge>>>>,
 }
@@ -95,6 +98,11 @@ pub enum ServerState {
 }
 
 impl ServerState {
+    /// True if a failure has taken the server out of rotation.
+    pub(crate) fn is_out(self) -> bool {
+        matches!(self, ServerState::Unhealthy | ServerState::Ejected)
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             ServerState::Healthy => "healthy",

@@ -8,6 +8,7 @@ use net::clock;
 use plugin::Shared;
 
 use crate::cluster::{Cluster, DiscoveryStatus};
+use crate::health_history::HealthChange;
 use crate::member::{Member, ServerState};
 use crate::settings::Balance;
 use crate::upstreams::Upstreams;
@@ -45,6 +46,8 @@ pub struct ServerStatus {
     pub latency_us: Option<u64>,
     /// Connections, and the requests on them.
     pub connections: PoolState,
+    /// The last change of its health.
+    pub last_change: Option<HealthChange>,
 }
 
 impl Upstreams {
@@ -82,6 +85,7 @@ fn of(cluster: &Cluster, shared: &Shared, workers: usize, now_ms: u64) -> Upstre
             ejected_for_ms: health.ejected_until_ms.load(Relaxed).saturating_sub(now_ms),
             latency_us: health.latency_us(),
             connections: Pool::state(shared, &cluster.name, &member.endpoint, workers),
+            last_change: health.history.last(),
         }
     };
     let mut servers: Vec<ServerStatus> = snapshot.members.list.iter().map(status).collect();

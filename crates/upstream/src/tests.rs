@@ -166,6 +166,15 @@ impl Gateway {
         status[0].servers.iter().map(|server| server.state.as_str()).collect()
     }
 
+    /// The last changes of health, the latest first.
+    fn health_changes(&self) -> Vec<String> {
+        let changes = self.upstreams.health_changes("test").expect("an upstream").into_iter();
+        let shown = |(server, change): (Arc<str>, crate::HealthChange)| {
+            format!("{server} {}: {}", change.state.as_str(), change.why)
+        };
+        changes.map(shown).collect()
+    }
+
     fn counted(&self, family: &telemetry::Family, labels: &[&str]) -> Option<telemetry::Value> {
         let all = self.context.telemetry.collect();
         let found = all.into_iter().find(|found| found.family.name == family.name)?;

@@ -17,6 +17,7 @@ use telemetry::log::Level;
 use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
+use crate::health_history::HealthChange;
 use crate::member::ServerChange;
 use crate::upstream_plan::UpstreamPlan;
 
@@ -85,6 +86,12 @@ impl Upstreams {
         let now_ms = net::clock::precise_us() / 1000;
         let cluster = self.get(upstream);
         cluster.is_some_and(|cluster| cluster.change_server(server, change, now_ms))
+    }
+
+    /// The last changes of the health of an upstream's servers, and the address of each, the latest
+    /// first; `None` if there is no such upstream.
+    pub fn health_changes(&self, upstream: &str) -> Option<Vec<(Arc<str>, HealthChange)>> {
+        Some(self.get(upstream)?.health_changes())
     }
 
     /// The cluster of that name in the latest plan.

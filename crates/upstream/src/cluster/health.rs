@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use telemetry::log::Level;
-use telemetry::{SharedCounter, families};
+use telemetry::{MarkKind, SharedCounter, families};
 
-use crate::limits::EJECTION_FACTOR_MAX;
+use crate::health_history::HealthChange;
+use crate::limits::{EJECTION_FACTOR_MAX, HEALTH_CHANGES_SHOWN};
 use crate::member::{Member, ServerHealth, ServerState};
 use crate::settings::EjectionSettings;
 
@@ -24,9 +25,10 @@ impl Cluster {
         }
         if healthy {
             health.returned_ms.store(now_ms, Ordering::Relaxed);
-            self.report(&inside, member, Level::Info, "a server is healthy again", why);
+            let why = "its checks succeed";
+            self.report(&inside, member, ServerState::Healthy, "a server is healthy again", why);
         } else {
-            self.report(&inside, member, Level::Warn, "a server is unhealthy", why);
+            self.report(&inside, member, ServerState::Unhealthy, "a server is unhealthy", why);
         }
     }
 
@@ -55,7 +57,12 @@ impl Cluster {
         health.ejected_until_ms.store(now_ms.saturating_add(out_ms).max(1), Ordering::Relaxed);
         health.failures.store(0, Ordering::Relaxed);
         self.ejections(member).inc();
-        self.report(&inside, member, Level::Warn, "a server is ejected after failures", "");
+        let why = match was_trial {
+            true => format!("the trial request failed; for {out_ms} ms"),
+            false => format!("{failures} failures in a row; for {out_ms} ms"),
+        };
+        let message = "a server is ejected after failures";
+        self.report(&inside, member, ServerState::Ejected, message, &why);
         self.reshaped.notify_one();
     }
 
@@ -82,7 +89,8 @@ impl Cluster {
         let inside = self.inside();
         health.ejected_until_ms.store(0, Ordering::Relaxed);
         health.returned_ms.store(now_ms, Ordering::Relaxed);
-        self.report(&inside, member, Level::Info, "an ejected server is back", "");
+        let why = "the trial request succeeded";
+        self.report(&inside, member, ServerState::Healthy, "an ejected server is back", why);
         self.reshaped.notify_one();
     }
 
@@ -93,7 +101,8 @@ impl Cluster {
         if until_ms.load(Ordering::Relaxed) > now_ms {
             until_ms.store(now_ms.max(1), Ordering::Relaxed);
             let message = "an ejected server accepts connections again, the next request tries it";
-            self.report(&inside, member, Level::Info, message, "");
+            let why = "it accepts connections again";
+            self.report(&inside, member, ServerState::Trial, message, why);
         }
     }
 
@@ -101,23 +110,49 @@ impl Cluster {
         self.telemetry.counter(&families::UPSTREAM_EJECTIONS, &[&self.name, &member.name])
     }
 
-    /// Reports a change of a server's health to the log, the metrics and the workers.
+    /// Reports a change of a server's health to the log, the metrics, its history and the workers.
     fn report(
         &self,
         inside: &ClusterState,
         member: &Member,
-        level: Level,
+        state: ServerState,
         message: &str,
         why: &str,
     ) {
         let (upstream, server) = (&*self.name, &*member.name);
-        if why.is_empty() {
-            telemetry::event!(level, message, upstream = upstream, server = server);
-        } else {
-            telemetry::event!(level, message, upstream = upstream, server = server, why = why);
-        }
+        let level = if state.is_out() { Level::Warn } else { Level::Info };
+        telemetry::event!(level, message, upstream = upstream, server = server, why = why);
+        self.remember(member, state, why);
         show(inside, member);
         self.changed();
+    }
+
+    /// Adds a change to the history of a server, and marks its time.
+    pub(super) fn remember(&self, member: &Member, state: ServerState, why: &str) {
+        member.health.history.add(state, why);
+        let (kind, now) = match state {
+            ServerState::Healthy => (MarkKind::Good, "back"),
+            ServerState::Trial => return,
+            ServerState::Draining => (MarkKind::Neutral, state.as_str()),
+            _ => (MarkKind::Bad, state.as_str()),
+        };
+        let text = format!("{} {} is {now}: {why}", self.name, member.name);
+        self.telemetry.marks().add(kind, &text);
+    }
+
+    /// The last changes of the health of its servers, and the address of each; the latest first.
+    pub(crate) fn health_changes(&self) -> Vec<(Arc<str>, HealthChange)> {
+        let inside = self.inside();
+        let members: Vec<_> = inside.members.list.iter().chain(&inside.leaving).cloned().collect();
+        drop(inside);
+        let changes_of = |member: &Arc<Member>| {
+            let named = |change| (member.name.clone(), change);
+            member.health.history.all().into_iter().map(named).collect::<Vec<_>>()
+        };
+        let mut changes: Vec<_> = members.iter().flat_map(changes_of).collect();
+        changes.sort_by_key(|(_, change)| std::cmp::Reverse(change.at_ms));
+        changes.truncate(HEALTH_CHANGES_SHOWN);
+        changes
     }
 }
 

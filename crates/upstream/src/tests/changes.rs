@@ -31,6 +31,15 @@ fn a_draining_server_gets_no_requests_until_it_is_ready() {
         assert_eq!(gateway.states(), ["healthy", "draining"]);
         assert_eq!(gateway.status().await, 200);
         assert_eq!((one.requests.get(), two.requests.get()), (1, 20));
+        let mut changes = gateway.health_changes();
+        changes.sort();
+        let mut expected = [
+            format!("{} draining: by the admin API", one.text()),
+            format!("{} draining: by the admin API", two.text()),
+            format!("{} healthy: the drain has ended", one.text()),
+        ];
+        expected.sort();
+        assert_eq!(changes, expected);
     });
 }
 

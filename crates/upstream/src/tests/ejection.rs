@@ -36,6 +36,21 @@ fn a_failing_server_is_ejected_and_a_trial_brings_it_back() {
         assert_eq!(gateway.status().await, 200);
         assert_eq!(gateway.states(), ["healthy", "healthy"]);
         assert_eq!(bad.requests.get(), 5);
+        let expected = [
+            ("healthy", "the trial request succeeded"),
+            ("ejected", "the trial request failed; for 120 ms"),
+            ("ejected", "3 failures in a row; for 60 ms"),
+        ];
+        let expected = expected.map(|(state, why)| format!("{} {state}: {why}", bad.text()));
+        assert_eq!(gateway.health_changes(), expected);
+        let status = gateway.upstreams.status(&gateway.context.shared, 1);
+        let last = status[0].servers[0].last_change.clone().unwrap();
+        assert_eq!(last.why, "the trial request succeeded");
+        assert_eq!(status[0].servers[1].last_change, None);
+        let marks = gateway.context.telemetry.marks().since(0);
+        assert_eq!((marks.len(), marks[0].kind), (3, telemetry::MarkKind::Bad));
+        let text = format!("test {} is back: the trial request succeeded", bad.text());
+        assert_eq!((&marks[2].text, marks[2].kind), (&text, telemetry::MarkKind::Good));
     });
 }
 
@@ -191,6 +206,8 @@ fn a_new_plan_keeps_health_and_connections() {
         // Without checks nothing could mark it healthy again.
         gateway.apply(with(&servers, node!({})));
         assert_eq!(gateway.states(), ["healthy", "healthy"]);
+        let last = &gateway.health_changes()[0];
+        assert!(last.ends_with("healthy: the configuration has no checks any more"), "{last}");
         // A server that leaves the configuration gets no more requests.
         gateway.apply(with(&servers[1..], node!({})));
         gateway.status().await;
