@@ -23,6 +23,8 @@ pub const SLICE_OBJECTS: usize = 256;
 pub const LIST_MAX: usize = 1000;
 /// Objects in a list of those with the most hits or memory.
 pub const TOP_MAX: usize = 100;
+/// Objects that the preview of a purge names.
+pub const PREVIEW_MAX: usize = 100;
 /// Slices visited for one page of a list.
 pub const LIST_SLICES_MAX: usize = 256;
 /// Entries for the epochs of purged URLs and of purged tags: a power of two. A collision only keeps

@@ -17,6 +17,7 @@ use crate::{Key, Object};
 
 mod disk;
 mod memory;
+mod preview;
 mod purge;
 mod purge_gate;
 mod s3fifo;
@@ -27,6 +28,7 @@ use disk::DiskTier;
 pub(crate) use disk::StoredRecord;
 pub use disk::{DiskState, DiskStats, reencoded};
 pub use memory::RemovalReason;
+pub use preview::PurgePreview;
 pub use purge::{Purge, PurgeEpoch};
 pub use purge_gate::PurgeGate;
 pub use top::TopObjects;

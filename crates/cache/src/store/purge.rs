@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// The URLs under which responses for this one are stored by No-Vary-Search.
-    fn searched(&self, url: &[u8]) -> Vec<Vec<u8>> {
+    pub(super) fn searched(&self, url: &[u8]) -> Vec<Vec<u8>> {
         let Some(at) = memchr::memchr(b'?', url) else { return Vec::new() };
         let (path, query) = (&url[..at], &url[at + 1..]);
         let canonical = |object: &Arc<Object>| {
@@ -219,7 +219,7 @@ fn next_ms() -> u64 {
     clock::precise_us() / 1000 + 1
 }
 
-fn has_tag(object: &Object, tags: &[u64]) -> bool {
+pub(super) fn has_tag(object: &Object, tags: &[u64]) -> bool {
     let own = object.response().map_or(&[][..], |response| &response.tags);
     own.iter().any(|tag| tags.contains(tag))
 }

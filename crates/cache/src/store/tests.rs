@@ -12,6 +12,7 @@ mod accounting;
 mod hit_ratio;
 mod lifecycle;
 mod model;
+mod previewing;
 mod purging;
 mod races;
 mod top;
