@@ -1,17 +1,18 @@
 //! The VM of a worker under one plan.
 //!
 //! The VM is made when the first file of the plan is loaded, replaced when it exceeds its memory
-//! limit, and dropped when the last request and connection that use it have ended. So a reload
-//! starts with fresh modules, and requests in flight end in the VM they started in.
+//! limit or on request, and dropped when the last request and connection that use it have ended. So
+//! a reload starts with fresh modules, and requests in flight end in the VM they started in.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_server::AccessLog;
 use plugin::{Subrequests, WorkerContext};
-use telemetry::event;
 use telemetry::log::Level;
+use telemetry::{MarkKind, Telemetry, WorkerMetrics, event};
 
 use lua_std::http::{ListenerMetrics, observe};
 use lua_std::profiler::{self, WorkerProfile};
@@ -19,12 +20,12 @@ use lua_std::{SharedTable, VmContext};
 use lua_vm::calls::{self, RunningVm};
 use lua_vm::limits::TURN_INSTRUCTIONS;
 use lua_vm::profile::ProfileKind;
-use lua_vm::{Vm, VmOptions, drive, errors, guard};
+use lua_vm::{ErrorRecorder, ScriptError, ScriptErrors, Vm, VmOptions, drive, errors, guard};
 use mlua::{Function, Table};
 use redis::RedisPlan;
 use tokio::sync::oneshot;
 
-use crate::limits::LAST_BYTES_MS;
+use crate::limits::{LAST_BYTES_MS, LOOP_LAG_EVERY};
 use crate::sandbox;
 use crate::settings::{ServingSettings, SharedPlace};
 use crate::subrequest;
@@ -38,21 +39,52 @@ pub struct Generation {
     seat: Rc<CurrentGeneration>,
     name: String,
     native_modules: bool,
-    shared: std::sync::Arc<SharedTable>,
-    shared_redis: Option<std::sync::Arc<RedisPlan>>,
-    metrics: std::sync::Arc<telemetry::Scripted>,
+    shared: Arc<SharedTable>,
+    shared_redis: Option<Arc<RedisPlan>>,
+    metrics: Arc<telemetry::Scripted>,
     subrequests: Rc<Subrequests>,
     observed: ListenerMetrics,
     memory: Cell<usize>,
     running: RefCell<Option<Rc<RunningVm>>>,
-    /// Drop what files have loaded in the VM.
-    unload: RefCell<Vec<Box<dyn Fn()>>>,
+    files: RefCell<Vec<Weak<dyn ScriptFile>>>,
+    telemetry: Arc<Telemetry>,
+    errors: ErrorRecorder,
+}
+
+/// A file that is loaded into the VM of a generation.
+pub(crate) trait ScriptFile {
+    /// Loads it into the current VM, unless it is.
+    fn load(&self);
+
+    /// Drops what it has loaded.
+    fn unload(&self);
 }
 
 /// The generation that is being built, for handlers and filters.
 #[derive(Default)]
 struct CurrentGeneration {
     current: RefCell<Weak<Generation>>,
+    is_measured: Cell<bool>,
+}
+
+impl CurrentGeneration {
+    /// Measures the lag of the worker's event loop as long as the worker has a VM.
+    fn measure_loop(self: &Rc<Self>, worker: Arc<WorkerMetrics>) {
+        if self.is_measured.replace(true) {
+            return;
+        }
+        let seat = self.clone();
+        net::task::spawn_local(async move {
+            let lag = &worker.lua.loop_lag;
+            while worker.lua.vms.get() > 0 {
+                lag.expect(LOOP_LAG_EVERY);
+                net::timer::sleep_precisely(LOOP_LAG_EVERY).await;
+                lag.arrived();
+            }
+            lag.end();
+            seat.is_measured.set(false);
+        });
+    }
 }
 
 impl Generation {
@@ -61,11 +93,12 @@ impl Generation {
     pub fn begin(
         worker: &WorkerContext,
         settings: &ServingSettings,
-        redis: Option<&std::sync::Arc<RedisPlan>>,
+        redis: Option<&Arc<RedisPlan>>,
         subrequests: Rc<Subrequests>,
         access: Option<Rc<AccessLog>>,
     ) -> Rc<Generation> {
         let seat = worker.local.get((), CurrentGeneration::default);
+        let metrics = worker.telemetry.worker(worker.index);
         let generation = Rc::new(Generation {
             seat,
             name: format!("worker-{}", worker.index),
@@ -75,13 +108,19 @@ impl Generation {
             metrics: worker.telemetry.scripted().clone(),
             subrequests,
             observed: ListenerMetrics {
-                worker: worker.telemetry.worker(worker.index),
+                worker: metrics.clone(),
                 route: worker.telemetry.route(worker.index, LISTENERS),
                 access,
             },
             memory: Cell::new(0),
             running: RefCell::default(),
-            unload: RefCell::default(),
+            files: RefCell::default(),
+            telemetry: worker.telemetry.clone(),
+            errors: ErrorRecorder {
+                errors: worker.shared.get((), ScriptErrors::default),
+                worker: worker.index,
+                metrics,
+            },
         });
         *generation.seat.current.borrow_mut() = Rc::downgrade(&generation);
         generation
@@ -106,9 +145,31 @@ impl Generation {
         }
     }
 
-    /// Has `unload` called when the VM is replaced.
-    pub(crate) fn on_replaced(&self, unload: impl Fn() + 'static) {
-        self.unload.borrow_mut().push(Box::new(unload));
+    /// Adds a file, which is unloaded when the VM is replaced.
+    pub(crate) fn add_file(&self, file: Weak<dyn ScriptFile>) {
+        self.files.borrow_mut().push(file);
+    }
+
+    fn files(&self) -> Vec<Rc<dyn ScriptFile>> {
+        self.files.borrow().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Records an error that ended no coroutine.
+    pub(crate) fn record_error(&self, file: Option<String>, message: String) {
+        self.errors.note(ScriptError { file, message, ..ScriptError::default() });
+    }
+
+    /// Replaces the VM and loads all files again, as they were read with the plan: calls and
+    /// connections of the previous one end in it. False if there is none.
+    pub fn restart(&self) -> bool {
+        let Some(old) = self.running.take() else { return false };
+        let files = self.files();
+        files.iter().for_each(|file| file.unload());
+        drop(old);
+        files.iter().for_each(|file| file.load());
+        self.observed.worker.lua.restarted.inc();
+        event!(Level::Info, "Lua VM restarted", vm = self.name);
+        true
     }
 
     /// The VM; created if there is none.
@@ -153,6 +214,8 @@ impl Generation {
         add_call_objects(&vm, &self.subrequests)?;
         guard::arm(&vm, &self.name, TURN_INSTRUCTIONS, self.memory.get())?;
         vm.report_memory(self.observed.worker.clone());
+        vm.record_errors(self.errors.clone());
+        self.seat.measure_loop(self.observed.worker.clone());
         let driven = vm.clone();
         net::task::spawn_local(async move {
             drive(driven.clone()).await;
@@ -183,7 +246,10 @@ impl Generation {
             bytes = self.memory.get()
         );
         drop(running);
-        self.unload.borrow().iter().for_each(|unload| unload());
+        let message = "a Lua VM exceeded its memory limit and was replaced";
+        self.telemetry.marks().add(MarkKind::Bad, message);
+        self.record_error(None, format!("{message}: {} bytes", self.memory.get()));
+        self.files().iter().for_each(|file| file.unload());
         drop(old);
     }
 }

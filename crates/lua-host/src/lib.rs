@@ -30,5 +30,6 @@ pub use lua_std::profiler::{
     ProfileError, ProfileFormat, WorkerProfile, add_up as add_up_profiles,
 };
 pub use lua_vm::profile::ProfileKind;
+pub use lua_vm::{ScriptError, ScriptErrors};
 pub use raw_program::{ProgramPlan, RawProgram};
 pub use settings::{ProgramSettings, ServingSettings};

@@ -1,5 +1,10 @@
 //! Limits of programs, handlers and filters.
 
+use std::time::Duration;
+
+/// Interval at which the event loop of a worker with a VM measures its lag.
+pub(crate) const LOOP_LAG_EVERY: Duration = Duration::from_millis(500);
+
 /// How long a program that has exited may take to send its last bytes.
 pub(crate) const LAST_BYTES_MS: u64 = 5_000;
 

@@ -13,7 +13,7 @@ use telemetry::event;
 use telemetry::log::Level;
 
 use super::settings::ScriptSource;
-use crate::generation::Generation;
+use crate::generation::{Generation, ScriptFile};
 use lua_vm::TaskEnd;
 use lua_vm::calls::RunningVm;
 use lua_vm::errors;
@@ -24,10 +24,28 @@ type LoadAttempt<T> = (Rc<RunningVm>, Option<Rc<T>>);
 /// A file, and the value that it has returned in the current VM of its generation, as `T`.
 pub(crate) struct LoadedFile<T> {
     pub(crate) source: Arc<ScriptSource>,
+    in_vm: Rc<FileInVm<T>>,
+}
+
+struct FileInVm<T> {
+    source: Arc<ScriptSource>,
     generation: Rc<Generation>,
     read: fn(&Rc<RunningVm>, Value) -> Result<T>,
     /// The last attempt; `None` once its VM was replaced, which ends with its last call.
-    known: Rc<RefCell<Option<LoadAttempt<T>>>>,
+    known: RefCell<Option<LoadAttempt<T>>>,
+}
+
+/// Why a file has no value.
+enum LoadError {
+    /// An error of its code, which was reported with its traceback.
+    Reported(String),
+    Other(mlua::Error),
+}
+
+impl From<mlua::Error> for LoadError {
+    fn from(error: mlua::Error) -> LoadError {
+        LoadError::Other(error)
+    }
 }
 
 impl<T: 'static> LoadedFile<T> {
@@ -38,46 +56,63 @@ impl<T: 'static> LoadedFile<T> {
         read: fn(&Rc<RunningVm>, Value) -> Result<T>,
     ) -> LoadedFile<T> {
         generation.allow(source.memory);
-        let known = Rc::new(RefCell::<Option<LoadAttempt<T>>>::default());
-        let replaced = Rc::downgrade(&known);
-        generation.on_replaced(move || {
-            if let Some(known) = replaced.upgrade() {
-                drop(known.take());
-            }
-        });
-        let loaded = LoadedFile { source, generation, read, known };
-        loaded.get();
-        loaded
+        let known = RefCell::default();
+        let in_vm = Rc::new(FileInVm { source: source.clone(), generation, read, known });
+        let file: Rc<dyn ScriptFile> = in_vm.clone();
+        in_vm.generation.add_file(Rc::downgrade(&file));
+        in_vm.load();
+        LoadedFile { source, in_vm }
     }
 
     /// The value that the file returned; `None` if it could not be loaded.
     pub(crate) fn get(&self) -> Option<Rc<T>> {
+        self.in_vm.get()
+    }
+}
+
+impl<T> FileInVm<T> {
+    fn get(&self) -> Option<Rc<T>> {
         let running = self.generation.running()?;
         if let Some((known, value)) = &*self.known.borrow()
             && Rc::ptr_eq(known, &running)
         {
             return value.clone();
         }
-        let value = match load(&running, &self.source).and_then(|v| (self.read)(&running, v)) {
-            Ok(value) => Some(Rc::new(value)),
-            Err(error) => {
-                event!(
-                    Level::Error,
-                    "Lua file cannot be loaded",
-                    file = self.source.path.display(),
-                    error = errors::text(&error)
-                );
-                None
-            }
-        };
+        let value = load(&running, &self.source)
+            .and_then(|value| Ok((self.read)(&running, value)?))
+            .inspect_err(|why| self.report(why));
+        let value = value.ok().map(Rc::new);
         let before = self.known.replace(Some((running, value.clone())));
         drop(before);
         value
     }
+
+    fn report(&self, why: &LoadError) {
+        let file = self.source.path.display();
+        let error = match why {
+            LoadError::Reported(message) => message.clone(),
+            LoadError::Other(error) => {
+                let message = errors::text(error);
+                self.generation.record_error(Some(file.to_string()), message.clone());
+                message
+            }
+        };
+        event!(Level::Error, "Lua file cannot be loaded", file = file, error = error);
+    }
+}
+
+impl<T> ScriptFile for FileInVm<T> {
+    fn load(&self) {
+        self.get();
+    }
+
+    fn unload(&self) {
+        drop(self.known.take());
+    }
 }
 
 /// Runs a file in an environment of its own; returns what it returned.
-fn load(running: &Rc<RunningVm>, source: &ScriptSource) -> Result<Value> {
+fn load(running: &Rc<RunningVm>, source: &ScriptSource) -> std::result::Result<Value, LoadError> {
     let lua = running.vm().lua();
     if let Some(folder) = source.path.parent() {
         search(lua, folder)?;
@@ -91,18 +126,19 @@ fn load(running: &Rc<RunningVm>, source: &ScriptSource) -> Result<Value> {
         .set_name(format!("@{}", source.path.display()))
         .set_environment(environment)
         .into_function()?;
-    let outcome: Rc<RefCell<Option<Result<Value>>>> = Rc::default();
+    let outcome: Rc<RefCell<Option<std::result::Result<Value, LoadError>>>> = Rc::default();
     let ended = outcome.clone();
     let ended = move |_: &Lua, end: TaskEnd| {
         *ended.borrow_mut() = Some(match end {
             TaskEnd::Returned(mut values) => Ok(values.pop_front().unwrap_or(Value::Nil)),
-            TaskEnd::Failed(error) => Err(mlua::Error::runtime(error.message)),
+            TaskEnd::Failed(error) => Err(LoadError::Reported(error.message)),
         });
     };
     let started = running.vm().turn(|turn| turn.start(&chunk, (), Some(Box::new(ended))));
     started.transpose()?;
     let outcome = outcome.borrow_mut().take();
-    outcome.unwrap_or_else(|| Err(mlua::Error::runtime("a file cannot wait while it is loaded")))
+    let waits = || mlua::Error::runtime("a file cannot wait while it is loaded");
+    outcome.unwrap_or_else(|| Err(LoadError::Other(waits())))
 }
 
 /// Adds the directory of a file to the search path of `require`.

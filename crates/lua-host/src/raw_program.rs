@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -31,6 +32,11 @@ impl ProgramPlan {
         let file = &settings.lua;
         ScriptSource::read(file.span, &file.value, memory, TURN_INSTRUCTIONS, reader)
             .map(ProgramPlan)
+    }
+
+    /// Its file.
+    pub fn file(&self) -> &Path {
+        &self.0.path
     }
 
     /// The upstreams that its file mentions.

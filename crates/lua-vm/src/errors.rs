@@ -88,6 +88,29 @@ pub(crate) fn report(main: LuaState, thread: LuaState, trace_id: Option<String>)
     TaskError { message: message.to_owned(), traceback: traceback.to_owned() }
 }
 
+/// The file of the function that a thread which does not run began with.
+pub(crate) fn file_of(thread: LuaState) -> Option<String> {
+    // SAFETY: reads the calls of the thread; the source of a function lives as long as it does.
+    unsafe {
+        let mut call: ffi::lua_Debug = std::mem::zeroed();
+        let mut is_level = |level| ffi::lua_getstack(thread, level, &raw mut call) != 0;
+        // As `luaL_traceback` finds the first call, whose level is the highest.
+        let (mut first, mut beyond) = (0, 1);
+        while is_level(beyond) {
+            (first, beyond) = (beyond, beyond * 2);
+        }
+        while first + 1 < beyond {
+            let middle = first.midpoint(beyond);
+            *(if is_level(middle) { &mut first } else { &mut beyond }) = middle;
+        }
+        if !is_level(first) || ffi::lua_getinfo(thread, c"S".as_ptr(), &raw mut call) == 0 {
+            return None;
+        }
+        let source = CStr::from_ptr(call.source).to_bytes().strip_prefix(b"@")?;
+        Some(String::from_utf8_lossy(source).into_owned())
+    }
+}
+
 /// The error on top of a thread's stack, with its traceback.
 fn describe(main: LuaState, thread: LuaState) -> String {
     // SAFETY: the error value is moved to the main stack and back (the thread may have no room for

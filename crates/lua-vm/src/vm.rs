@@ -22,6 +22,7 @@ use std::ops::Deref;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use message::Request;
 use mlua::{Function, IntoLuaMulti, Lua, Result, ffi};
 use telemetry::WorkerMetrics;
 
@@ -32,6 +33,7 @@ use crate::limits::STACK_VALUES;
 use crate::memory_report::MemoryReport;
 use crate::meter::Meter;
 use crate::profile;
+use crate::script_errors::ErrorRecorder;
 use crate::stack::LuaState;
 use crate::streams::Streams;
 use crate::tasks::{EndObserver, OnTaskEnd, Task, TaskError, TaskStatus, TaskTable};
@@ -54,6 +56,7 @@ pub struct Vm {
     /// Dropped after the state.
     pub(crate) meter: Meter,
     memory_report: OnceCell<MemoryReport>,
+    error_recorder: OnceCell<ErrorRecorder>,
     weak: Weak<Vm>,
     tasks: RefCell<TaskTable>,
     pub(crate) timers: Timers,
@@ -305,11 +308,17 @@ impl Vm {
     }
 
     fn trace_id_of_request(&self, index: u32) -> Option<String> {
+        self.with_request(index, Request::trace_id)?
+    }
+
+    /// Calls `look` with the request that a coroutine handles, if it handles one. `look` must not
+    /// run Lua.
+    fn with_request<R>(&self, index: u32, look: impl FnOnce(&Request) -> R) -> Option<R> {
         let call = self.tasks(|tasks| match tasks.get(index).ended {
             EndObserver::Call(call) => Some(call),
             EndObserver::Ignored | EndObserver::Callback(_) => None,
         })?;
-        self.calls.trace_id(call)
+        self.calls.with_request(call, look)
     }
 
     /// Sets the trace id of the running coroutine.
@@ -347,6 +356,11 @@ impl Vm {
     /// Adds its memory to the metrics of its worker, from now on at the end of each turn.
     pub fn report_memory(&self, worker: Arc<WorkerMetrics>) {
         self.memory_report.get_or_init(|| MemoryReport::new(worker)).update(&self.meter);
+    }
+
+    /// Records the errors of its scripts from now on.
+    pub fn record_errors(&self, recorder: ErrorRecorder) {
+        self.error_recorder.get_or_init(|| recorder);
     }
 
     /// Bytes that the VM holds.

@@ -26,6 +26,9 @@ pub use program::{WatchedProgram, watch_program};
 /// How often the watchdog reads the heartbeats within the time after which a turn is long.
 const LOOKS: u64 = 4;
 
+/// What is logged of a long turn.
+pub(crate) const LONG_TURN: &str = "Lua turn has been running for more than a second";
+
 /// The heartbeat of one VM: changes at the beginning and end of every turn; odd during a turn.
 pub(crate) struct Heartbeat {
     beats: AtomicU64,
@@ -43,23 +46,22 @@ impl Heartbeat {
         self.beats.store(self.beats.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Logs the stack of the running coroutine if the watchdog has requested it; called from a
-    /// hook.
+    /// Logs the stack of the running coroutine if the watchdog has requested it, and returns it;
+    /// called from a hook.
     #[inline]
-    pub(crate) fn log_if_requested(&self, state: LuaState) {
-        if self.requested.load(Ordering::Relaxed) && self.requested.swap(false, Ordering::Relaxed) {
-            self.log(&traceback(state));
-        }
+    pub(crate) fn log_if_requested(&self, state: LuaState) -> Option<String> {
+        let is_requested =
+            self.requested.load(Ordering::Relaxed) && self.requested.swap(false, Ordering::Relaxed);
+        is_requested.then(|| {
+            let traceback = traceback(state);
+            self.log(&traceback);
+            traceback
+        })
     }
 
     #[cold]
     fn log(&self, traceback: &str) {
-        event!(
-            Level::Warn,
-            "Lua turn has been running for more than a second",
-            vm = self.name,
-            traceback = traceback
-        );
+        event!(Level::Warn, LONG_TURN, vm = self.name, traceback = traceback);
     }
 
     fn request_stack(&self) {

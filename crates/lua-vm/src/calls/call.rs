@@ -86,12 +86,16 @@ impl CallTable {
         if call.serial == id.serial { Some(&raw mut **call) } else { None }
     }
 
-    /// The identity of the trace of a call's request.
-    pub(crate) fn trace_id(&self, id: CallId) -> Option<String> {
+    /// Calls `look` with the request of a call; `look` must not run Lua.
+    pub(crate) fn with_request<R>(
+        &self,
+        id: CallId,
+        look: impl FnOnce(&Request) -> R,
+    ) -> Option<R> {
         let call = self.find(id)?;
         // SAFETY: a call that is found is alive, and has a request as long as its coroutine has not
         // ended, a null pointer otherwise; no Lua runs while the reference lives.
-        unsafe { (*call).request.as_ref() }?.trace_id()
+        unsafe { (*call).request.as_ref() }.map(look)
     }
 
     pub(super) fn close(&self, id: CallId) {

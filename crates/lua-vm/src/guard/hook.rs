@@ -116,8 +116,8 @@ unsafe extern "C-unwind" fn hook(state: LuaState, _: *mut ffi::lua_Debug) {
             return;
         }
         let guard = &(*vm).guard;
-        if let Some(pulse) = guard.pulse() {
-            pulse.log_if_requested(state);
+        if let Some(traceback) = guard.pulse().and_then(|pulse| pulse.log_if_requested(state)) {
+            (*vm).record_long_turn(traceback);
         }
         let Some(over) = guard.exceeded_limit(&(*vm).meter, state) else {
             if ffi::lua_gethookcount(state) != HOOK_STEP as c_int {

@@ -42,6 +42,7 @@ impl Vm {
             lua,
             meter,
             memory_report: OnceCell::new(),
+            error_recorder: OnceCell::new(),
             main,
             weak: weak.clone(),
             tasks: RefCell::new(TaskTable::new()),

@@ -5,14 +5,17 @@
 
 use std::ffi::c_int;
 
+use message::Request;
 use mlua::{MultiValue, Result, ffi};
 use telemetry::event;
 use telemetry::log::Level;
 
 use super::Vm;
 use crate::errors;
+use crate::script_errors::ScriptError;
 use crate::stack::{self, LuaState};
-use crate::tasks::{EndObserver, TaskEnd, TaskStatus};
+use crate::tasks::{EndObserver, TaskEnd, TaskError, TaskStatus};
+use crate::watchdog::LONG_TURN;
 
 impl Vm {
     fn take_ended(&self, index: u32) -> EndObserver {
@@ -62,6 +65,12 @@ impl Vm {
         }
         let report = || errors::report(self.main, thread, self.trace_id_of_request(index));
         let error = self.exit.get().is_none().then(report);
+        if let (Some(recorder), Some(error)) = (self.error_recorder.get(), &error) {
+            let TaskError { message, traceback } = error.clone();
+            let file = errors::file_of(thread);
+            let shown = ScriptError { file, message, traceback, ..self.error_of_request(index) };
+            recorder.record(shown);
+        }
         self.failures.set(self.failures.get() + 1);
         // Closes what the coroutine left open (`local x <close>`); such a thread can be reused.
         // SAFETY: the thread ended with an error and is not running.
@@ -82,6 +91,26 @@ impl Vm {
             EndObserver::Callback(_) => {}
         }
         self.retire(index);
+    }
+
+    /// The parts of an error that its coroutine's request determines.
+    fn error_of_request(&self, index: u32) -> ScriptError {
+        let of_request = |request: &Request| ScriptError {
+            route: request.route.as_ref().map(|route| route.name.to_string()),
+            trace_id: request.trace_id(),
+            ..ScriptError::default()
+        };
+        self.with_request(index, of_request).unwrap_or_default()
+    }
+
+    /// Records the stack of a turn that has been running for long.
+    pub(crate) fn record_long_turn(&self, traceback: String) {
+        if let Some(recorder) = self.error_recorder.get() {
+            let running = self.tasks(|tasks| tasks.current());
+            let error = running.map(|index| self.error_of_request(index)).unwrap_or_default();
+            let message = LONG_TURN.to_owned();
+            recorder.note(ScriptError { message, traceback, ..error });
+        }
     }
 
     /// Ends a coroutine that has exceeded a budget: it yielded from the hook and is never resumed.

@@ -90,7 +90,7 @@ unsafe extern "C-unwind" fn log_stack(state: LuaState, _: *mut ffi::lua_Debug) {
     unsafe {
         ffi::lua_sethook(state, hook, mask, count);
         if let Some(pulse) = (!vm.is_null()).then(|| (*vm).guard.pulse()).flatten() {
-            pulse.log_if_requested(state);
+            drop(pulse.log_if_requested(state));
         }
     }
 }
