@@ -121,14 +121,20 @@ fn sent_to(server: &Tidegate, upstream: &Upstream, class: &str) -> f64 {
     server.metrics().sum("tidegate_upstream_requests_total", &labels)
 }
 
-/// The upstream `u` as the admin API shows it.
-fn shown(server: &Tidegate) -> Value {
-    let request = "GET /v1/upstreams HTTP/1.1\r\nhost: admin\r\n\
-                   authorization: Bearer open-sesame\r\nconnection: close\r\n\r\n";
+/// What the admin API has at a path.
+fn from_api(server: &Tidegate, path: &str) -> Value {
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nhost: admin\r\nauthorization: Bearer open-sesame\r\n\
+         connection: close\r\n\r\n"
+    );
     let response = server.exchange("admin", request);
     assert_eq!(response.status, 200, "{response:?}");
-    let mut shown: Value = serde_json::from_slice(&response.body).expect("JSON");
-    shown["upstreams"][0].take()
+    serde_json::from_slice(&response.body).expect("JSON")
+}
+
+/// The upstream `u` as the admin API shows it.
+fn shown(server: &Tidegate) -> Value {
+    from_api(server, "/v1/upstreams")["upstreams"][0].take()
 }
 
 /// Waits until the servers of `u` are in these states, in the order of the configuration.

@@ -3,7 +3,7 @@
 use message::Response;
 use serde_json::{Value as Json, json};
 
-use crate::control::{AppStatus, AppWorkerStatus, Control};
+use crate::control::{AppFailure, AppStatus, AppWorkerStatus, Control};
 use crate::messages::{ApiResult, json_response, time};
 use crate::problem::Problem;
 
@@ -31,6 +31,7 @@ fn row(app: &AppStatus) -> Json {
         "ready": app.ready,
         "leaving": app.leaving,
         "workers": workers,
+        "failures": app.failures.iter().map(failure).collect::<Vec<_>>(),
         "preloader": app.preloader.as_ref().map(|one| json!({
             "state": if one.is_ready { "ready" } else { "ended" },
             "process": one.process,
@@ -43,6 +44,15 @@ fn row(app: &AppStatus) -> Json {
             "failed": app.tasks.failed,
             "retried": app.tasks.retried,
         },
+    })
+}
+
+fn failure(failure: &AppFailure) -> Json {
+    json!({
+        "at": time(failure.at_ms),
+        "times": failure.times,
+        "worker": failure.worker,
+        "text": failure.text,
     })
 }
 

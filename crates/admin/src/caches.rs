@@ -13,8 +13,8 @@ use wire::{Known, target};
 
 use crate::control::{CacheRequestError, CacheStatus, Control, EntriesWanted, Question};
 use crate::limits::{
-    ENTRIES, ENTRIES_MAX, EXPLAIN_FIELDS, PURGE_WAIT_MAX_S, PURGE_WAIT_S, REQUEST_BYTES,
-    TOP_ENTRIES, TOP_ENTRIES_MAX,
+    ENTRIES, ENTRIES_MAX, EXPLAIN_FIELDS, PREVIEW_URLS, PURGE_WAIT_MAX_S, PURGE_WAIT_S,
+    REQUEST_BYTES, TOP_ENTRIES, TOP_ENTRIES_MAX,
 };
 use crate::messages::{ApiResult, body_text, json_response};
 use crate::problem::Problem;
@@ -170,6 +170,19 @@ pub(crate) async fn purge(control: &dyn Control, name: &str, request: &mut Reque
     let purged = control.purge(name, parse_purge(&text)?, wait).await;
     let purged = purged.map_err(|why| refused(control, name, why))?;
     Ok(json_response(200, &purged_row(&purged)))
+}
+
+/// What a purge would remove.
+pub(crate) async fn preview(control: &dyn Control, name: &str, request: &mut Request) -> ApiResult {
+    let text = body_text(request, REQUEST_BYTES).await?;
+    let preview = control.preview_purge(name, parse_purge(&text)?, PREVIEW_URLS).await;
+    let preview = preview.map_err(|why| refused(control, name, why))?;
+    let row = json!({
+        "responses": preview.responses,
+        "is_upper_bound": preview.is_upper_bound,
+        "urls": preview.urls,
+    });
+    Ok(json_response(200, &row))
 }
 
 /// How long a purge waits for other servers.

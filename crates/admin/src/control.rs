@@ -19,13 +19,13 @@ use telemetry::{FamilySamples, Telemetry};
 use upstream::ServerChange;
 
 use crate::merge::ProcessMetrics;
-use crate::purged::Purged;
+use crate::purged::{PurgePreview, Purged};
 
 pub use fleet::{CanaryResponses, FleetNodes, NodeReport, NodesWanted, RefusedRevision};
 pub use status::{
-    AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, CacheDisk, CacheStatus,
-    ListenerStatus, ReloadStatus, RouteStatus, ServerState, ServerStatus, Status, StreamStatus,
-    UpstreamStatus, WorkerStatus,
+    AppFailure, AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, CacheDisk,
+    CacheStatus, ListenerStatus, LuaError, LuaFileStatus, LuaStatus, ReloadStatus, RouteStatus,
+    ServerState, ServerStatus, Status, StreamStatus, UpstreamStatus, WorkerStatus,
 };
 
 /// The server as the admin API sees it. Called on the control thread.
@@ -119,6 +119,14 @@ pub trait Control {
         wait: Option<Duration>,
     ) -> LocalFuture<'_, Result<Purged, CacheRequestError>>;
 
+    /// What a purge would remove from this server, and at most so many of the URLs.
+    fn preview_purge<'a>(
+        &'a self,
+        cache: &'a str,
+        request: PurgeRequest,
+        most: usize,
+    ) -> LocalFuture<'a, Result<PurgePreview, CacheRequestError>>;
+
     /// The upstreams in use, with which servers register.
     fn upstream_registry(&self) -> Arc<upstream::Upstreams>;
 
@@ -149,6 +157,17 @@ pub trait Control {
         &self,
         wanted: LuaProfileWanted,
     ) -> LocalFuture<'_, Result<bytes::Bytes, ProfileError>>;
+
+    /// The Lua files in use, and the last errors of their code.
+    fn lua(&self) -> LuaStatus {
+        LuaStatus::default()
+    }
+
+    /// Replaces the Lua VMs of all workers, and loads the files again as they were read with the
+    /// configuration; returns the number of VMs.
+    fn restart_lua(&self) -> LocalFuture<'_, usize> {
+        Box::pin(std::future::ready(0))
+    }
 
     /// Returns metrics that are not in the telemetry.
     fn samples(&self) -> Vec<FamilySamples> {

@@ -59,6 +59,7 @@ pub(crate) enum Action {
     Rollback,
     Routes,
     Upstreams,
+    HealthHistory,
     ChangeServer,
     Log,
     LogLevel,
@@ -72,6 +73,7 @@ pub(crate) enum Action {
     Cache,
     CacheEntries,
     CacheTop,
+    CachePreview,
     CachePurge,
     CacheExplain,
     Explain,
@@ -86,6 +88,8 @@ pub(crate) enum Action {
     Nodes,
     Apps,
     AppReload,
+    Lua,
+    LuaRestart,
     LuaProfile,
     Reload,
     Drain,
@@ -118,7 +122,11 @@ impl Endpoint {
     pub(crate) fn is_change(&self) -> bool {
         let only_reads = matches!(
             self.action,
-            Action::Explain | Action::CheckConfig | Action::Login | Action::Logout
+            Action::Explain
+                | Action::CachePreview
+                | Action::CheckConfig
+                | Action::Login
+                | Action::Logout
         );
         self.method != "GET" && !only_reads
     }
@@ -174,7 +182,9 @@ endpoints! {
     GET "/v1/summary" [] Read Summary
         "The server in numbers: responses by class, durations of requests of all routes, \
          connections, caches, the process, and what needs attention: servers out of rotation (at \
-         most 20), certificates (at most 100, the next to expire first) and the latest reload.";
+         most 20), certificates (at most 100, the next to expire first) and the latest reload. \
+         `marks` has what happened in the last five minutes (at most 50): reloads, restarts and \
+         changes of health; `times` counts repeats within ten seconds.";
     GET "/v1/config" ["documents", "secrets"] Read GetConfig
         "The configuration as in its source, variables unexpanded, `\"***\"` in place of secrets; \
          the ETag is its version. `?secrets` shows the secrets: on the Unix socket, and over TCP \
@@ -200,7 +210,13 @@ endpoints! {
     GET "/v1/upstreams" [] Read Upstreams
         "Upstreams, their servers and the health of these. `discovery` has the source, the age of \
          its last response in seconds, and the error while it fails. A server that was removed is \
-         `removed` as long as requests to it are in flight.";
+         `removed` as long as requests to it are in flight. One that is ejected is tried again in \
+         `ejected_for_ms`. `last_change` has the time of the last change of a server's health, the \
+         `state` that began and why; `null` before one.";
+    GET "/v1/upstreams/{name}/history" [] Read HealthHistory
+        "The last changes of the health of an upstream's servers, the latest first: at most 32 of \
+         each, 500 in all. They begin with the process, and with the server's place in the \
+         upstream.";
     GET "/v1/upstreams/{name}/servers" [] Read RegisteredServers
         "Servers that have registered with an upstream, and when their registrations expire.";
     PUT "/v1/upstreams/{name}/servers" [] Write RegisterServer
@@ -229,7 +245,9 @@ endpoints! {
          connections and bytes.";
     GET "/v1/workers" [] Read Workers
         "Workers and their counters. `lua` has their Lua VMs, the memory these hold and may hold, \
-         and how many were replaced for holding more; `null` without Lua code.";
+         how many were `replaced` for holding more and `restarted` on request, the `errors` that \
+         coroutines ended with, and how late the event loop of the worker was last, or is; `null` \
+         without Lua code.";
     GET "/v1/caches" [] Caches Caches "Every cache, with its contents in numbers and its counters.";
     GET "/v1/caches/{name}" [] Caches Cache "One cache.";
     GET "/v1/caches/{name}/entries" ["prefix", "after", "limit"] Caches CacheEntries
@@ -244,6 +262,11 @@ endpoints! {
         "The stored responses with the most hits, in `by_hits`, and those that take the most \
          memory, in `by_memory`: `limit` of each (10, at most 100), as in `entries` but without \
          `vary`. Counts what is in memory since it was stored there, and looks at all of it.";
+    POST "/v1/caches/{name}/preview" [] Caches CachePreview
+        "What a purge would remove from this server, or make stale, without doing so: the body is \
+         that of a purge. Responds with the number of `responses`, and some of their `urls` (at \
+         most 20), in which secrets are masked. Secrets in the query of a `prefix` are not \
+         compared: then `is_upper_bound` is true, and the purge may remove fewer.";
     POST "/v1/caches/{name}/purge" ["wait"] Purge CachePurge
         "Removes stored responses: `{\"url\": \"http://host/path\"}` with all its variants, \
          `{\"prefix\": \"http://host/dir/\"}`, `{\"tags\": [\"…\"]}`, `{\"groups\": [\"…\"]}` or \
@@ -297,11 +320,23 @@ endpoints! {
          are `null` if the configuration is not in etcd. `next` of the response is `after` of the \
          next page.";
     GET "/v1/apps" [] Read Apps
-        "Applications that run in processes of their own, and their workers.";
+        "Applications that run in processes of their own, and their workers. `failures` are the \
+         last 16 processes that could not be started, have ended by themselves or were killed, \
+         with the stack where it is known; a failure that is repeated is counted in `times`.";
     POST "/v1/apps/{name}/reload" [] Write AppReload
         "Replaces the processes of an application, one after the other, each when the new one is \
          ready. Responds when all are, or with the reason why one could not be; \
          the previous ones then continue.";
+    GET "/v1/lua" [] Read Lua
+        "The Lua `files` in use (at most 200) with the routes and programs that use each (at most \
+         10 are named), and the last 32 `errors` of Lua code: when each happened last and first \
+         and how often, its route or program, the file that its coroutine began in, the message, \
+         the traceback and the trace of the request.";
+    POST "/v1/lua/restart" [] Write LuaRestart
+        "Replaces the Lua VMs of all workers, and loads the files again as they were read with the \
+         configuration: `POST /v1/reload` reads them again. Requests and connections in flight end \
+         in the VM they began in. Responds with the number of VMs: `{\"restarted\": 2}`; 404 \
+         without Lua code.";
     POST "/v1/lua/profile" ["kind", "seconds", "format"] Write LuaProfile
         "Records a profile of the Lua code of all workers while they serve, and responds with it: \
          `kind` is `cpu` (the default: their CPU time, read 100 times in a second of it) or \
@@ -407,82 +442,4 @@ pub(crate) fn flag(query: Option<&[u8]>, name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Action, ENDPOINTS, Guard, find, flag, guard};
-    use crate::testing::text;
-    use message::Response;
-    use wire::{Known, Method};
-
-    fn problem(method: Method, path: &str, query: Option<&[u8]>) -> (u16, String) {
-        let mut response = Response::from(find(&method, path, query).unwrap_err());
-        (response.status, text(&mut response))
-    }
-
-    #[test]
-    fn every_endpoint_is_found_and_no_two_are_the_same() {
-        for endpoint in ENDPOINTS {
-            let method = Method::from_bytes(endpoint.method.as_bytes());
-            let found = find(&method, endpoint.path, None).unwrap().0;
-            assert_eq!(found.action, endpoint.action);
-            assert!(endpoint.text.ends_with('.'), "{}", endpoint.text);
-        }
-        assert_eq!(find(&Method::Head, "/metrics", None).unwrap().0.action, Action::Metrics);
-        assert!(find(&Method::Get, "/healthz", Some(b"_=1")).is_ok());
-    }
-
-    #[test]
-    fn mistyped_paths_and_parameters_get_the_nearest() {
-        let (status, text) = problem(Method::Get, "/v1/route", None);
-        assert!(status == 404 && text.contains("did you mean /v1/routes?"), "{text}");
-        let (status, text) = problem(Method::Post, "/v1/reload", Some(b"wiat"));
-        assert!(status == 400 && text.contains("did you mean \\\"wait\\\"?"), "{text}");
-        let (status, text) = problem(Method::Get, "/elsewhere/entirely", None);
-        assert!(status == 404 && !text.contains("did you mean"), "{text}");
-    }
-
-    #[test]
-    fn a_name_may_be_anything_but_empty() {
-        let found =
-            |path| find(&Method::Get, path, None).map(|(endpoint, name)| (endpoint.action, name));
-        assert_eq!(found("/v1/caches/pages").unwrap(), (Action::Cache, "pages"));
-        assert_eq!(found("/v1/caches/a/b/explain").unwrap(), (Action::CacheExplain, "a/b"));
-        assert!(found("/v1/caches/").is_err());
-        let (status, _) = problem(Method::Get, "/v1/caches/pages/purge", None);
-        assert_eq!(status, 405);
-    }
-
-    #[test]
-    fn a_wrong_method_names_the_right_ones() {
-        let response = Response::from(find(&Method::Delete, "/v1/config", None).unwrap_err());
-        assert_eq!(response.status, 405);
-        assert_eq!(response.headers.get_str(Known::Allow), Some("GET, PUT, HEAD"));
-    }
-
-    #[test]
-    fn unknown_paths_are_closed() {
-        assert_eq!(guard(&Method::Get, "/healthz"), Guard::Open);
-        assert_eq!(guard(&Method::Put, "/healthz"), Guard::Open);
-        assert_eq!(guard(&Method::Head, "/v1/config"), Guard::Read);
-        assert_eq!(guard(&Method::Put, "/v1/config"), Guard::All);
-        assert_eq!(guard(&Method::Delete, "/v1/config"), Guard::Any);
-        assert_eq!(guard(&Method::Get, "/no/such"), Guard::Any);
-    }
-
-    #[test]
-    fn what_changes_something_needs_more_than_reading() {
-        for endpoint in ENDPOINTS {
-            let may_change = matches!(endpoint.guard, Guard::Purge | Guard::Write | Guard::All);
-            let is_check = endpoint.action == Action::CheckConfig;
-            assert_eq!(endpoint.is_change(), may_change && !is_check, "{endpoint:?}");
-        }
-    }
-
-    #[test]
-    fn flags() {
-        assert!(flag(Some(b"wait"), "wait"));
-        assert!(flag(Some(b"a=b&wait=true"), "wait"));
-        assert!(!flag(Some(b"wait=false"), "wait"));
-        assert!(!flag(Some(b"waiting"), "wait"));
-        assert!(!flag(None, "wait"));
-    }
-}
+mod tests;

@@ -7,8 +7,9 @@ use crate::endpoints::{self, Action, Endpoint};
 use crate::messages::{ApiResult, json_response};
 use crate::problem::Problem;
 use crate::{
-    apps, caches, configuration, console, consumers, explain, health, live_log, log_level, login,
-    lua_profile, nodes, prometheus, quotas, registrations, send, servers, summary, views,
+    apps, caches, configuration, console, consumers, explain, health, health_history, live_log,
+    log_level, login, lua_profile, lua_programs, nodes, prometheus, quotas, registrations, send,
+    servers, summary, views,
 };
 use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
@@ -78,6 +79,8 @@ impl Admin {
             Action::Caches => Ok(caches::all(control)),
             Action::Cache => caches::one(control, name),
             Action::CacheEntries => caches::entries(control, name, query),
+            Action::Lua => Ok(lua_programs::all(control)),
+            Action::HealthHistory => health_history::all(control, name),
             Action::CacheExplain => caches::explain(control, name, request),
             Action::Consumers => consumers::all(control, query),
             Action::Consumer => consumers::one(control, name),
@@ -103,8 +106,10 @@ impl Admin {
             | Action::Send
             | Action::AppReload
             | Action::LuaProfile
+            | Action::LuaRestart
             | Action::Nodes
             | Action::CacheTop
+            | Action::CachePreview
             | Action::CachePurge => return None,
         })
     }
@@ -124,8 +129,10 @@ impl Admin {
             }
             Action::AppReload => apps::reload(&*self.control, name).await,
             Action::LuaProfile => lua_profile::record(&*self.control, request).await,
+            Action::LuaRestart => lua_programs::restart(&*self.control).await,
             Action::Nodes => nodes::all(&*self.control, request.target.query()).await,
             Action::CacheTop => caches::top(&*self.control, name, request.target.query()).await,
+            Action::CachePreview => caches::preview(&*self.control, name, request).await,
             Action::CachePurge => caches::purge(&*self.control, name, request).await,
             Action::RegisterServer => registrations::put(&*self.control, name, request).await,
             Action::PutConsumer => consumers::put(&*self.control, name, request).await,

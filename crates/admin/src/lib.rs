@@ -17,11 +17,13 @@ mod endpoints;
 mod explain;
 mod handler;
 mod health;
+mod health_history;
 pub mod limits;
 mod live_log;
 mod log_level;
 mod login;
 mod lua_profile;
+mod lua_programs;
 mod merge;
 mod messages;
 mod nodes;
@@ -43,16 +45,16 @@ mod views;
 
 pub use access::Access;
 pub use control::{
-    AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk,
+    AppFailure, AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk,
     CacheRequestError, CacheStatus, CanaryResponses, ConfigDocument, ConfigDocuments,
     ConfigVersion, Control, Entries, EntriesWanted, Expect, Explanation, FleetNodes,
-    ListenerStatus, LuaProfileWanted, NodeReport, NodesWanted, Question, Refusal, RefusedRevision,
-    ReloadStatus, RouteStatus, SentResponse, ServerState, ServerStatus, Status, StreamStatus,
-    Syntax, TopEntries, UpstreamStatus, WorkerStatus,
+    ListenerStatus, LuaError, LuaFileStatus, LuaProfileWanted, LuaStatus, NodeReport, NodesWanted,
+    Question, Refusal, RefusedRevision, ReloadStatus, RouteStatus, SentResponse, ServerState,
+    ServerStatus, Status, StreamStatus, Syntax, TopEntries, UpstreamStatus, WorkerStatus,
 };
 pub use handler::Admin;
 pub use merge::ProcessMetrics;
 pub use prometheus::{CONTENT_TYPE as METRICS_CONTENT_TYPE, all_metrics, metrics_text};
-pub use purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
+pub use purged::{FleetPurge, MissingServer, PurgePreview, Purged, WaitedPurge};
 pub use reference::{endpoints_markdown, metrics_markdown};
 pub use sessions::Sessions;

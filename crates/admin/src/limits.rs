@@ -16,6 +16,14 @@ pub const ENTRIES_MAX: usize = 1000;
 /// Default and maximum number of entries in a list of the top ones of a cache.
 pub const TOP_ENTRIES: usize = 10;
 pub const TOP_ENTRIES_MAX: usize = 100;
+/// URLs that the preview of a purge names.
+pub const PREVIEW_URLS: usize = 20;
+/// Lua files that are listed, and routes and programs that are named for one.
+pub const LUA_FILES: usize = 200;
+pub const LUA_FILE_USERS: usize = 10;
+/// Age and number of the marks of a summary.
+pub const MARKS_MS: u64 = 5 * 60 * 1000;
+pub const SUMMARY_MARKS: usize = 50;
 /// Most conditions that a client of the live log may name.
 pub const LOG_CONDITIONS: usize = 16;
 /// The pause between two looks at the live log, and the most lines of each: 1000 a second. Few at a

@@ -64,11 +64,16 @@ fn one_of<T: Copy>(parameter: &str, value: &str, known: &[(&str, T)]) -> Result<
     })
 }
 
+/// The response of a server without Lua code.
+pub(crate) fn no_program() -> Problem {
+    Problem::new(404, "this server runs no Lua code")
+        .advice("its configuration has no handler, filter or program in Lua")
+}
+
 impl From<ProfileError> for Problem {
     fn from(error: ProfileError) -> Self {
         match error {
-            ProfileError::NoProgram => Problem::new(404, "this server runs no Lua code")
-                .advice("its configuration has no handler, filter or program in Lua"),
+            ProfileError::NoProgram => no_program(),
             ProfileError::Busy(why) => {
                 Problem::new(409, why).advice("repeat it when the other one has ended")
             }

@@ -9,6 +9,17 @@ pub struct Purged {
     pub fleet: Option<FleetPurge>,
 }
 
+/// What a purge would remove from this server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PurgePreview {
+    /// The responses that it covers.
+    pub responses: u64,
+    /// True if it may cover fewer: secrets are not compared.
+    pub is_upper_bound: bool,
+    /// Some of their URLs, with secrets masked.
+    pub urls: Vec<String>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetPurge {
     /// The number of the purge, or why the others do not know of it.

@@ -3,14 +3,14 @@
 //! Clients take differences of two summaries: the numbers are those of the metrics.
 
 use crate::control::Control;
-use crate::limits::{SUMMARY_CERTIFICATES, SUMMARY_SERVERS};
+use crate::limits::{MARKS_MS, SUMMARY_CERTIFICATES, SUMMARY_MARKS, SUMMARY_SERVERS};
 use crate::messages::json_response;
 use crate::{process, views};
 use message::Response;
 use serde_json::{Map, Value as Json, json};
 use telemetry::families::{self, Family};
 use telemetry::histogram::BOUNDS_US;
-use telemetry::{FamilySamples, Snapshot, Value, timestamp};
+use telemetry::{FamilySamples, Mark, Snapshot, Telemetry, Value, timestamp};
 
 /// Families whose samples are added up, and the names of the sums.
 const SUMS: [(&Family, &str); 15] = [
@@ -94,6 +94,7 @@ pub(crate) fn of(control: &dyn Control) -> Response {
     });
     body["servers"] = servers(control);
     body["certificates"] = certificates(numbers.certificates);
+    body["marks"] = marks(&control.telemetry());
     json_response(200, &body)
 }
 
@@ -118,6 +119,21 @@ fn servers(control: &dyn Control) -> Json {
         })
         .collect();
     json!({ "all": healthy.len() + out.len(), "healthy": healthy.len(), "out": named })
+}
+
+/// What happened in the last minutes, the latest last.
+fn marks(telemetry: &Telemetry) -> Json {
+    let marks = telemetry.marks().since(timestamp::now_ms().saturating_sub(MARKS_MS));
+    let latest = marks.iter().skip(marks.len().saturating_sub(SUMMARY_MARKS));
+    let row = |mark: &Mark| {
+        json!({
+            "at_ms": mark.at_ms,
+            "kind": mark.kind.slug(),
+            "text": mark.text,
+            "times": mark.times,
+        })
+    };
+    Json::Array(latest.map(row).collect())
 }
 
 fn certificates(mut certificates: Vec<(i64, String, String)>) -> Json {

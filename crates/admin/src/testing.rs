@@ -4,12 +4,12 @@ use crate::Admin;
 use crate::access::Access;
 use crate::control::{
     Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments, ConfigVersion,
-    Control, Entries, EntriesWanted, Expect, Explanation, FleetNodes, ListenerStatus,
-    LuaProfileWanted, NodesWanted, Question, Refusal, ReloadStatus, RouteStatus, SentResponse,
-    ServerState, ServerStatus, Status, StreamStatus, Syntax, TopEntries, UpstreamStatus,
-    WorkerStatus,
+    Control, Entries, EntriesWanted, Expect, Explanation, FleetNodes, ListenerStatus, LuaError,
+    LuaFileStatus, LuaProfileWanted, LuaStatus, NodesWanted, Question, Refusal, ReloadStatus,
+    RouteStatus, SentResponse, ServerState, ServerStatus, Status, StreamStatus, Syntax, TopEntries,
+    UpstreamStatus, WorkerStatus,
 };
-use crate::purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
+use crate::purged::{FleetPurge, MissingServer, PurgePreview, Purged, WaitedPurge};
 use cache::{PurgeRequest, PurgeWhat};
 use config::{AdminRole, AdminToken, NewConfig};
 use lua_host::ProfileError;
@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use telemetry::Telemetry;
-use upstream::{ServerChange, Upstreams};
+use upstream::{HealthChange, ServerChange, Upstreams};
 use wire::{Known, Method};
 
 /// Reads the whole body of a response.
@@ -71,6 +71,7 @@ pub(crate) struct FakeServer {
     pub(crate) fleet: RefCell<Result<Option<FleetNodes>, String>>,
     /// The purges, and whether they were soft.
     pub(crate) purged: RefCell<Vec<(PurgeWhat, bool)>>,
+    pub(crate) lua_vms: Cell<usize>,
 }
 
 impl FakeServer {
@@ -92,6 +93,7 @@ impl FakeServer {
             changed: RefCell::default(),
             fleet: RefCell::new(Ok(None)),
             purged: RefCell::default(),
+            lua_vms: Cell::default(),
         }
     }
 
@@ -276,6 +278,12 @@ impl Control for FakeServer {
             connections: 3,
             latency_us: Some(1_500),
             last_error: (!healthy).then(|| "connection refused".to_owned()),
+            ejected_for_ms: if healthy { 0 } else { 9_000 },
+            last_change: (!healthy).then(|| HealthChange {
+                at_ms: 1_000,
+                state: upstream::ServerState::Ejected,
+                why: "5 failures in a row".to_owned(),
+            }),
         };
         vec![UpstreamStatus {
             name: "catalog".to_owned(),
@@ -362,6 +370,35 @@ impl Control for FakeServer {
             _ => Err(CacheRequestError::NoCache),
         };
         Box::pin(ready(result))
+    }
+
+    fn preview_purge<'a>(
+        &'a self,
+        cache: &'a str,
+        request: PurgeRequest,
+        most: usize,
+    ) -> LocalFuture<'a, Result<PurgePreview, CacheRequestError>> {
+        let urls = vec![format!("{} {} {most}", request.what.kind(), request.soft)];
+        let preview = PurgePreview { responses: 3, is_upper_bound: request.soft, urls };
+        Box::pin(ready((cache == "pages").then_some(preview).ok_or(CacheRequestError::NoCache)))
+    }
+
+    fn lua(&self) -> LuaStatus {
+        let error = lua_host::ScriptError {
+            at_ms: 2_000,
+            first_ms: 1_000,
+            times: 2,
+            route: Some("shop".to_owned()),
+            message: "page.lua:1: no".to_owned(),
+            ..Default::default()
+        };
+        let used_by = vec!["route shop".to_owned()];
+        let file = LuaFileStatus { path: "/srv/page.lua".to_owned(), used_by, uses: 3 };
+        LuaStatus { files: vec![file], errors: vec![LuaError { error, program: None }] }
+    }
+
+    fn restart_lua(&self) -> LocalFuture<'_, usize> {
+        Box::pin(ready(self.lua_vms.get()))
     }
 
     fn profile_lua(

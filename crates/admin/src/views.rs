@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use telemetry::families::{self, CLASSES};
 use telemetry::{CloseReason, LuaMetrics, Telemetry, Value, timestamp};
-use upstream::DiscoveryStatus;
+use upstream::{DiscoveryStatus, HealthChange};
 
 pub(crate) fn status(status: &Status) -> Response {
     json_response(200, &status_json(status))
@@ -118,6 +118,8 @@ pub(crate) fn upstreams(upstreams: &[UpstreamStatus]) -> Response {
                         "connections": server.connections,
                         "latency_us": server.latency_us,
                         "last_error": server.last_error,
+                        "ejected_for_ms": server.ejected_for_ms,
+                        "last_change": server.last_change.as_ref().map(health_change),
                     })
                 })
                 .collect();
@@ -132,6 +134,10 @@ pub(crate) fn upstreams(upstreams: &[UpstreamStatus]) -> Response {
         })
         .collect();
     json_response(200, &json!({ "upstreams": rows }))
+}
+
+pub(crate) fn health_change(change: &HealthChange) -> Json {
+    json!({ "at": time(change.at_ms), "state": change.state.as_str(), "why": change.why })
 }
 
 fn discovery(source: &DiscoveryStatus) -> Json {
@@ -272,6 +278,9 @@ fn lua(counted: &LuaMetrics) -> Option<Json> {
             "memory_bytes": counted.memory_bytes.get(),
             "memory_limit_bytes": counted.memory_limit_bytes.get(),
             "replaced": replaced,
+            "restarted": counted.restarted.get(),
+            "errors": counted.errors.get(),
+            "loop_lag_ms": counted.loop_lag.ms(),
         })
     })
 }

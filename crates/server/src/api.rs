@@ -8,9 +8,9 @@ use std::time::Duration;
 use admin::{
     AppStatus, Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments,
     ConfigVersion, Entries, EntriesWanted, Expect, Explanation, FleetNodes, ListenerStatus,
-    LuaProfileWanted, NodesWanted, ProcessMetrics, Purged, Question, Refusal, RouteStatus,
-    SentResponse, ServerState, Status, StreamStatus, Syntax, TopEntries, UpstreamStatus,
-    WorkerStatus,
+    LuaProfileWanted, LuaStatus, NodesWanted, ProcessMetrics, PurgePreview, Purged, Question,
+    Refusal, RouteStatus, SentResponse, ServerState, Status, StreamStatus, Syntax, TopEntries,
+    UpstreamStatus, WorkerStatus,
 };
 use cache::PurgeRequest;
 use config::NewConfig;
@@ -18,7 +18,7 @@ use http_server::LiveLog;
 use lua_host::{ProfileError, add_up_profiles};
 use message::LocalFuture;
 use router::RouteId;
-use telemetry::{FamilySamples, Telemetry};
+use telemetry::{FamilySamples, MarkKind, Telemetry};
 use upstream::ServerChange;
 
 use crate::control::Control;
@@ -275,6 +275,19 @@ impl admin::Control for Api {
         })
     }
 
+    fn preview_purge<'a>(
+        &'a self,
+        cache: &'a str,
+        request: PurgeRequest,
+        most: usize,
+    ) -> LocalFuture<'a, Result<PurgePreview, CacheRequestError>> {
+        let plan = self.0.plan();
+        let caches = &self.0.caches;
+        Box::pin(
+            async move { crate::caches::preview_purge(caches, &plan, cache, request, most).await },
+        )
+    }
+
     fn nodes(&self, wanted: NodesWanted) -> LocalFuture<'_, Result<Option<FleetNodes>, String>> {
         Box::pin(async move {
             let Some(reports) = self.0.nodes.get() else { return Ok(None) };
@@ -299,6 +312,21 @@ impl admin::Control for Api {
     ) -> LocalFuture<'_, Result<bytes::Bytes, ProfileError>> {
         let LuaProfileWanted { kind, span, format } = wanted;
         Box::pin(add_up_profiles(self.0.worker_threads.profile(kind, span), format))
+    }
+
+    fn lua(&self) -> LuaStatus {
+        crate::lua_programs::status(&self.0.plan(), &self.0.script_errors)
+    }
+
+    fn restart_lua(&self) -> LocalFuture<'_, usize> {
+        Box::pin(async move {
+            let restarted = self.0.worker_threads.restart_lua().await;
+            if restarted > 0 {
+                let marks = self.0.telemetry.marks();
+                marks.add(MarkKind::Neutral, "the Lua programs were restarted");
+            }
+            restarted
+        })
     }
 
     fn samples(&self) -> Vec<FamilySamples> {

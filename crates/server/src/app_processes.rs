@@ -70,6 +70,10 @@ impl Apps {
         Apps { shared, telemetry, groups, directory, count: std::cell::Cell::new(0) }
     }
 
+    pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.telemetry
+    }
+
     /// Sets the application of `tidegate run`.
     pub(crate) fn run(&self, target: &str, group: Rc<WorkerGroup>, store: StoreServer) {
         let name = group.name.clone();
@@ -147,6 +151,7 @@ impl Apps {
             GroupSettings { store: path, ..settings_of(settings, directory, log_options) },
             WorkerSockets::Own(sockets),
             settings.workers as usize,
+            &self.telemetry,
             on_change,
         );
         let target = settings.python.clone();

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{
-    CacheDisk, CacheRequestError, CacheStatus, Entries, EntriesWanted, Explanation, Question,
-    TopEntries,
+    CacheDisk, CacheRequestError, CacheStatus, Entries, EntriesWanted, Explanation, PurgePreview,
+    Question, TopEntries,
 };
 use cache::explain::{ObjectDescription, explain};
 use cache::rules::tags;
@@ -231,6 +231,57 @@ async fn purge_with(
     let purged: u64 = counted.await.map_err(|error| CacheRequestError::Wrong(error.to_string()))?;
     event!(Level::Info, "purged", cache = name, by = kind, soft = soft, responses = purged);
     Ok(purged)
+}
+
+/// Returns what a purge would remove from this server, and some of the URLs.
+pub(crate) async fn preview_purge(
+    caches: &Caches,
+    plan: &ServerPlan,
+    name: &str,
+    request: PurgeRequest,
+    most: usize,
+) -> Result<PurgePreview, CacheRequestError> {
+    let PurgeRequest { what, soft } = request;
+    let cache = caches.get(name).ok_or(CacheRequestError::NoCache)?;
+    let targets = targets(&plans(plan, name), what)?;
+    let masks = masks(plan);
+    let look = move || {
+        let mut preview = PurgePreview::default();
+        for target in &targets {
+            let (found, is_exact) = preview_target(cache.store(), target, soft, most, &masks);
+            preview.responses += found.responses;
+            preview.is_upper_bound |= !is_exact;
+            let masked = |object: &Arc<Object>| masks.masked_url(object.key.url()).into_owned();
+            let urls = found.sample.iter().map(masked);
+            preview.urls.extend(urls.map(|url| String::from_utf8_lossy(&url).into_owned()));
+        }
+        preview.urls.sort_unstable();
+        preview.urls.dedup();
+        preview.urls.truncate(most);
+        preview
+    };
+    net::blocking(look).await.map_err(|error| CacheRequestError::Wrong(error.to_string()))
+}
+
+/// Previews one target; false if there may be fewer responses. Secrets in the query of a prefix are
+/// not compared: a client could guess them piece by piece.
+fn preview_target(
+    store: &Store,
+    target: &PurgeTarget,
+    soft: bool,
+    most: usize,
+    masks: &Masks,
+) -> (cache::store::PurgePreview, bool) {
+    let PurgeTarget::Prefix(prefix) = target else {
+        return (store.preview(&target.as_purge(), soft, most, &|_| true), true);
+    };
+    let Some(query) = prefix.iter().position(|byte| *byte == b'?') else {
+        return (store.preview(&Purge::Prefix(prefix), soft, most, &|_| true), true);
+    };
+    let masked = masks.masked_url(prefix);
+    let is_covered = |object: &Object| masks.masked_url(object.key.url()).starts_with(&masked);
+    let before = Purge::Prefix(&prefix[..=query]);
+    (store.preview(&before, soft, most, &is_covered), *masked == **prefix)
 }
 
 /// Whether [`purge`] could be carried out.

@@ -19,7 +19,7 @@ use http_server::LiveLog;
 use otlp::{LogExporter, MetricsExporter, TraceExporter};
 use plugin::Shared;
 use telemetry::log::{Format, Level};
-use telemetry::{Telemetry, event};
+use telemetry::{MarkKind, Telemetry, event};
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 use upstream::Upstreams;
 
@@ -94,6 +94,8 @@ pub(crate) struct Control {
     pub(crate) live_log: Arc<LiveLog>,
     /// Kept likewise.
     pub(crate) caches: Arc<Caches>,
+    /// Kept likewise.
+    pub(crate) script_errors: Arc<lua_host::ScriptErrors>,
     _cache_sweeper: CacheSweeper,
     /// Health checks and name resolution; taken when the server has drained.
     pub(crate) upstream_tasks: RefCell<Option<UpstreamTasks>>,
@@ -187,6 +189,7 @@ impl Control {
             identity_tasks: auth::IdentityTasks::new(&shared, &telemetry),
             quotas: shared.get((), traffic::Quotas::default),
             live_log: shared.get((), LiveLog::default),
+            script_errors: shared.get((), lua_host::ScriptErrors::default),
             _cache_sweeper: CacheSweeper::start(&caches),
             purges: FleetPurges::new(&caches, &telemetry, options.etcd.clone()),
             nodes: OnceCell::new(),
@@ -228,6 +231,7 @@ impl Control {
         }
         control.descriptors.get().log(&control.server_limiter, is_worker_process);
         control.state.set(ServerState::Serving);
+        control.telemetry.marks().add(MarkKind::Neutral, "the server has started");
         Ok(control)
     }
 

@@ -37,6 +37,7 @@ mod history;
 mod instance;
 mod listeners;
 mod logs;
+mod lua_programs;
 mod options;
 mod purges;
 mod raw_listeners;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use admin::{Applied, Refusal, ReloadStatus};
 use telemetry::log::Level;
-use telemetry::{Telemetry, event, families};
+use telemetry::{MarkKind, Telemetry, event, families};
 
 /// Records the results of reloads.
 pub(crate) struct ReloadResult {
@@ -43,6 +43,11 @@ impl ReloadResult {
             Ok(applied) => {
                 self.telemetry.counter(&families::CONFIG_RELOADS, &[]).inc();
                 self.show_last(true);
+                let text = match is_supervisor {
+                    true => "the application was reloaded".to_owned(),
+                    false => format!("configuration {} is in use", applied.version),
+                };
+                self.telemetry.marks().add(MarkKind::Neutral, &text);
                 // The configuration of a supervisor is generated: its version says nothing.
                 if !is_supervisor {
                     event!(
@@ -59,6 +64,7 @@ impl ReloadResult {
                 self.telemetry.counter(&families::CONFIG_RELOAD_FAILURES, &[]).inc();
                 self.show_last(false);
                 let errors = refusal.errors();
+                self.telemetry.marks().add(MarkKind::Bad, "a configuration was rejected");
                 event!(
                     Level::Error,
                     "configuration rejected, keeping the previous one",

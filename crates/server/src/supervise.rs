@@ -4,6 +4,7 @@ mod back_off;
 mod control_channel;
 mod current_preloader;
 mod dev_watch;
+mod failures;
 mod group_context;
 mod group_settings;
 pub(crate) mod limits;
@@ -19,6 +20,7 @@ mod worker_slot;
 
 pub(crate) use control_channel::{ControlChannel, SupervisorCommand, WorkerMessage};
 pub use dev_watch::DevWatch;
+pub(crate) use failures::ProcessFailure;
 pub(crate) use group_context::WorkerSockets;
 pub(crate) use group_settings::GroupSettings;
 pub use group_settings::{GroupEvent, OnGroupEvent};

@@ -63,5 +63,7 @@ fn server(server: upstream::ServerStatus) -> ServerStatus {
             + connections.parked as u64,
         latency_us: server.latency_us,
         last_error,
+        ejected_for_ms: server.ejected_for_ms,
+        last_change: server.last_change,
     }
 }

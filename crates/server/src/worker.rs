@@ -43,6 +43,8 @@ pub(crate) enum ThreadCommand {
     Serve(Box<Serving>),
     /// Record a profile of the worker's Lua code for this time, and serve as before.
     Profile(ProfileKind, Duration, oneshot::Sender<WorkerProfile>),
+    /// Replace the worker's Lua VM; acknowledged with whether there is one.
+    RestartLua(oneshot::Sender<bool>),
     /// Stop accepting and wait for open connections; acknowledged when all have ended.
     Drain(oneshot::Sender<()>),
     /// Stop at once.
@@ -130,6 +132,9 @@ impl Worker {
                     if let Some(lua) = &self.lua {
                         lua.record_profile(kind, span, done);
                     }
+                }
+                ThreadCommand::RestartLua(done) => {
+                    let _ = done.send(self.lua.as_ref().is_some_and(|lua| lua.restart()));
                 }
                 ThreadCommand::Drain(done) => {
                     tokio::select! {

@@ -152,6 +152,22 @@ impl WorkerThreads {
         self.workers.iter().map(ask).collect()
     }
 
+    /// Replaces the Lua VMs of all workers; returns how many there were.
+    pub(crate) async fn restart_lua(&self) -> usize {
+        let ask = |worker: &WorkerThread| {
+            let (done, answer) = oneshot::channel();
+            let _ = worker.commands.send(ThreadCommand::RestartLua(done));
+            answer
+        };
+        let answers: Vec<_> = self.workers.iter().map(ask).collect();
+        let mut restarted = 0;
+        for answer in answers {
+            // A worker that drains does not acknowledge.
+            restarted += usize::from(answer.await.unwrap_or(false));
+        }
+        restarted
+    }
+
     /// Waits until every connection of every worker has ended.
     pub(crate) async fn drain(&self) {
         let mut answers = Vec::new();

@@ -1,6 +1,9 @@
 //! Purges: by URL, prefix, tag, group, all; hard and soft; and with the method PURGE.
 
-use super::{Origin, cache, cache_status, get, is_hit, origin_response, purge, send_line};
+use scenarios::Tidegate;
+use serde_json::Value;
+
+use super::{Origin, api, cache, cache_status, get, is_hit, origin_response, purge, send_line};
 
 const TAGGED: &str = "cache-control: max-age=60\r\nsurrogate-key: all shop\r\ncache-tag: x, y\r\n\
                       cache-groups: \"g\"\r\n";
@@ -27,11 +30,50 @@ fn every_form_removes_what_it_names_and_nothing_else() {
         (r#"{"tags": ["other"]}"#, vec![]),
     ] {
         paths.iter().for_each(|path| drop(get(&server, path, "")));
+        let preview = preview(&server, body);
+        assert_eq!(preview["responses"], gone.len(), "{body}: {preview}");
+        let mut urls = gone.iter().map(|path| format!("http://shop.example{path}"));
+        assert!(urls.all(|url| preview["urls"].as_array().unwrap().contains(&url.into())));
+        assert!(paths.iter().all(|path| is_hit(&get(&server, path, ""))), "nothing was purged");
         assert_eq!(purge(&server, body), gone.len() as u64, "{body}");
         for path in paths {
             assert_eq!(is_hit(&get(&server, path, "")), !gone.contains(&path), "{body}: {path}");
         }
     }
+}
+
+fn preview(server: &Tidegate, body: &str) -> Value {
+    let (status, preview) = api(server, "POST /v1/caches/pages/preview", body);
+    assert_eq!(status, 200, "{preview}");
+    preview
+}
+
+#[test]
+fn a_preview_shows_no_secret_and_compares_none_with_a_prefix() {
+    let origin = Origin::counting(TAGGED);
+    let server = cache(&origin, "");
+    for path in ["/a?token=s3cret", "/a?token=other", "/a?x=1", "/a?x=2"] {
+        get(&server, path, "");
+    }
+    let of = |prefix: &str| {
+        let body = format!(r#"{{"prefix": "http://shop.example{prefix}"}}"#);
+        let preview = preview(&server, &body);
+        (preview["responses"].as_u64().unwrap(), preview["is_upper_bound"] == true)
+    };
+    // Neither guess is nearer than the other.
+    assert_eq!((of("/a?token=s3"), of("/a?token=zz")), ((2, true), (2, true)));
+    assert_eq!((of("/a?x="), of("/a?x=1"), of("/a")), ((2, false), (1, false), (4, false)));
+    let shown = preview(&server, r#"{"tags": ["shop"]}"#);
+    let urls = ["x=1", "x=2", "token=***"].map(|query| format!("http://shop.example/a?{query}"));
+    let mut listed: Vec<_> =
+        shown["urls"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    listed.sort_unstable();
+    let mut urls = urls.each_ref().map(String::as_str);
+    urls.sort_unstable();
+    assert_eq!((shown["responses"].as_u64(), &listed[..]), (Some(4), &urls[..]));
+    let exact = preview(&server, r#"{"url": "http://shop.example/a?token=s3cret"}"#);
+    assert_eq!((&exact["responses"], &exact["is_upper_bound"]), (&1.into(), &false.into()));
+    assert_eq!(purge(&server, r#"{"prefix": "http://shop.example/a?token=s3"}"#), 1);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Active health checks: they take a server out and bring it back, and metrics show it.
 
 use super::{
-    OK, ask, assert_fault, gateway, sent_to, shown, wait_for_states, wait_until,
+    OK, ask, assert_fault, from_api, gateway, sent_to, shown, wait_for_states, wait_until,
     wait_until_released,
 };
 use scenarios::{Connection, Tidegate, Upstream};
@@ -76,6 +76,15 @@ fn checks_take_a_server_out_and_bring_it_back() {
     one.be(true);
     wait_for_states(&server, &["healthy", "healthy"]);
     server.wait_for_log("a server is healthy again");
+    let address = shown(&server)["servers"][0]["address"].clone();
+    let history = from_api(&server, "/v1/upstreams/u/history");
+    let changes: Vec<_> = history["changes"].as_array().unwrap().iter().take(2).collect();
+    let parts = changes.iter().map(|one| (&one["server"], one["state"].as_str().unwrap()));
+    let expected = [(&address, "healthy"), (&address, "unhealthy")];
+    assert_eq!(parts.collect::<Vec<_>>(), expected, "{history:#}");
+    assert_eq!(changes[1]["why"], "the response was 500");
+    let last = &shown(&server)["servers"][0]["last_change"];
+    assert_eq!((&last["at"], &last["state"]), (&changes[0]["at"], &"healthy".into()));
     for _ in 0..4 {
         assert_eq!(ask(&server).status, 200);
     }

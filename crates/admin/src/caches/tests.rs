@@ -4,6 +4,7 @@ use super::{pairs, parse_purge};
 use crate::testing::text;
 use cache::{PurgeRequest, PurgeWhat};
 use message::Response;
+use serde_json::{Value as Json, json};
 
 fn wrong(body: &str) -> String {
     let mut response = Response::from(parse_purge(body).unwrap_err());
@@ -54,4 +55,21 @@ fn parameters_are_decoded() {
     let found: Vec<_> = found.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(found, [("url", "http://a/?b&c"), ("header", "x: y")]);
     assert!(pairs(Some(b"url=%ff")).is_err());
+}
+
+#[test]
+fn a_preview_says_what_a_purge_would_remove_and_removes_nothing() {
+    let server = std::rc::Rc::new(crate::testing::FakeServer::new());
+    let api = crate::testing::Api(server.clone());
+    let preview = |cache: &str, body: &str| {
+        let path = format!("/v1/caches/{cache}/preview");
+        let (status, _, text) = api.send(wire::Method::Post, &path, None, body);
+        (status, serde_json::from_str::<Json>(&text).unwrap())
+    };
+    let expected = json!({ "responses": 3, "is_upper_bound": false, "urls": ["tags false 20"] });
+    assert_eq!(preview("pages", r#"{"tags": ["a"]}"#), (200, expected));
+    assert_eq!(preview("pages", r#"{"all": true, "soft": true}"#).1["urls"][0], "all true 20");
+    assert_eq!(preview("pages", "{}").0, 400);
+    assert_eq!(preview("none", r#"{"all": true}"#).0, 404);
+    assert!(server.purged.borrow().is_empty());
 }

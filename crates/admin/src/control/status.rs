@@ -104,6 +104,10 @@ pub struct ServerStatus {
     pub latency_us: Option<u64>,
     /// The latest failure, in a sentence.
     pub last_error: Option<String>,
+    /// Remaining time of its ejection; 0 if it is not ejected.
+    pub ejected_for_ms: u64,
+    /// The last change of its health.
+    pub last_change: Option<upstream::HealthChange>,
 }
 
 /// A cache and what is in it. What it did is counted under its name in the metrics.
@@ -141,9 +145,46 @@ pub struct AppStatus {
     /// Processes that finish requests in flight.
     pub leaving: usize,
     pub workers: Vec<AppWorkerStatus>,
+    /// The last failures of its processes, the latest first.
+    pub failures: Vec<AppFailure>,
     /// The process from which the workers are forked, if the application is preloaded.
     pub preloader: Option<AppPreloaderStatus>,
     pub tasks: AppTasksStatus,
+}
+
+/// A process that could not be started, has ended by itself, or was killed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AppFailure {
+    /// When it happened last, Unix time in milliseconds.
+    pub at_ms: u64,
+    pub times: u64,
+    pub worker: usize,
+    /// What happened, with the stack where it is known.
+    pub text: String,
+}
+
+/// Lua files in use, and the last errors of Lua code.
+#[derive(Debug, Clone, Default)]
+pub struct LuaStatus {
+    pub files: Vec<LuaFileStatus>,
+    /// The latest first.
+    pub errors: Vec<LuaError>,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct LuaFileStatus {
+    pub path: String,
+    /// Some of the routes and programs that use it.
+    pub used_by: Vec<String>,
+    /// How many use it.
+    pub uses: usize,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct LuaError {
+    pub error: lua_host::ScriptError,
+    /// The program whose connection the coroutine handled.
+    pub program: Option<String>,
 }
 
 /// The process that has imported a preloaded application.

@@ -47,7 +47,9 @@ impl PreparedApplication {
         };
         let bound = self.listening.iter().map(bound).collect();
         let sockets = WorkerSockets::shared(self.listening);
-        let group = WorkerGroup::start(APPLICATION, self.settings, sockets, self.workers, |_| {});
+        let (settings, telemetry) = (self.settings, apps.telemetry());
+        let group =
+            WorkerGroup::start(APPLICATION, settings, sockets, self.workers, telemetry, |_| {});
         apps.run(&self.target, group.clone(), store);
         let watch = self.reload.map(DevWatch::new);
         Ok(RunningApplication { group, bound, _files: self.files, watch })

@@ -5,14 +5,18 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Bind, ListenOptions, Listening, SharedCounts, Stream};
+use telemetry::{MarkKind, Telemetry};
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
 use super::current_preloader::CurrentPreloader;
+use super::failures::ProcessFailures;
 use super::group_settings::{GroupEvent, GroupSettings};
 use super::process_errors::start_error;
+use super::restart::RestartReason;
 use super::running_process::RunningProcess;
 use crate::balance::ABSENT;
 use crate::listeners::SocketFile;
@@ -65,6 +69,8 @@ pub(super) struct GroupContext {
     /// Connections that were cut off by the drain time-out.
     cut_off: Cell<u64>,
     pub(super) first: watch::Sender<FirstStart>,
+    pub(super) failures: ProcessFailures,
+    telemetry: Arc<Telemetry>,
     on_change: Box<dyn Fn()>,
 }
 
@@ -74,6 +80,7 @@ impl GroupContext {
         name: &str,
         settings: GroupSettings,
         sockets: WorkerSockets,
+        telemetry: &Arc<Telemetry>,
         on_change: impl Fn() + 'static,
     ) -> Rc<GroupContext> {
         let counts = match sockets {
@@ -92,6 +99,8 @@ impl GroupContext {
             left: Notify::new(),
             cut_off: Cell::new(0),
             first: watch::Sender::new(FirstStart::Coming),
+            failures: ProcessFailures::default(),
+            telemetry: telemetry.clone(),
             on_change: Box::new(on_change),
         })
     }
@@ -141,6 +150,24 @@ impl GroupContext {
     /// Reports that a slot's process was replaced or has ended.
     pub(super) fn changed(&self) {
         (self.on_change)();
+    }
+
+    /// Marks the time at which a process was replaced, or failed.
+    pub(super) fn mark(&self, reason: RestartReason) {
+        let (kind, what) = match reason {
+            RestartReason::Exit => (MarkKind::Bad, "has ended".to_owned()),
+            RestartReason::Start => (MarkKind::Bad, "could not be started".to_owned()),
+            RestartReason::Stuck | RestartReason::Silent => {
+                (MarkKind::Bad, "did not respond and was killed".to_owned())
+            }
+            RestartReason::MaxRequests
+            | RestartReason::MaxRss
+            | RestartReason::Lifetime
+            | RestartReason::Reload => {
+                (MarkKind::Neutral, format!("was replaced ({})", reason.slug()))
+            }
+        };
+        self.telemetry.marks().add(kind, &format!("a process of app {} {what}", self.name));
     }
 
     pub(super) fn first_failed(&self, why: &str) {

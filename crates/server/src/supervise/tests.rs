@@ -7,10 +7,12 @@ mod worker;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use net::ChildCommand;
 use serde_json::json;
+use telemetry::{MarkKind, Telemetry};
 use tempfile::TempDir;
 
 use super::policy::Policy;
@@ -48,11 +50,13 @@ struct Stage {
     /// The numbers of ready processes, at each change.
     seen: Rc<RefCell<Vec<usize>>>,
     directory: TempDir,
+    telemetry: Arc<Telemetry>,
 }
 
 impl Stage {
     fn new(behaviour: &str, policy: Policy, workers: usize) -> Stage {
         let directory = TempDir::new().unwrap();
+        let telemetry = Arc::default();
         let seen = Rc::new(RefCell::new(Vec::new()));
         let noted = seen.clone();
         let sockets = WorkerSockets::Own(directory.path().to_owned());
@@ -61,6 +65,7 @@ impl Stage {
             settings(behaviour, policy),
             sockets,
             workers,
+            &telemetry,
             move |group| {
                 let (mut seen, ready) = (noted.borrow_mut(), group.ready());
                 if seen.last().copied().unwrap_or(0) != ready {
@@ -68,7 +73,7 @@ impl Stage {
                 }
             },
         );
-        Stage { group, seen, directory }
+        Stage { group, seen, directory, telemetry }
     }
 
     /// Waits until something holds.
@@ -88,6 +93,12 @@ impl Stage {
     fn restarts(&self, reason: RestartReason) -> u64 {
         let slots = self.group.slots();
         slots.iter().filter_map(|slot| slot.restarts.borrow().get(&reason).copied()).sum()
+    }
+
+    /// The texts of the marks so far, and whether they are bad news.
+    fn marks(&self) -> Vec<(String, bool)> {
+        let marks = self.telemetry.marks().since(0).into_iter();
+        marks.map(|mark| (mark.text, mark.kind == MarkKind::Bad)).collect()
     }
 
     fn process(&self, slot: usize) -> Rc<RunningProcess> {
@@ -134,7 +145,7 @@ fn requests_have_a_process_to_wait_for_at_once() {
             noted.set(group.slots().iter().filter(|slot| slot.expected().is_some()).count());
         };
         let settings = settings("good", patient());
-        let group = WorkerGroup::start("test", settings, sockets, 2, on_change);
+        let group = WorkerGroup::start("test", settings, sockets, 2, &Arc::default(), on_change);
         // No task has run yet.
         assert_eq!(expected.get(), 2);
         group.stop().await;
@@ -172,6 +183,13 @@ fn a_killed_worker_is_replaced_and_the_other_continues() {
         assert_eq!((stage.process(1).id(), stage.process(0).generation), (other, 2));
         let slot = &stage.group.slots()[0];
         assert_eq!(slot.last_failure.borrow().as_deref(), None, "forgotten with the next");
+        let failures = stage.group.failures();
+        assert_eq!((failures.len(), failures[0].worker, failures[0].times), (1, 0, 1));
+        assert_eq!(failures[0].text, "it was ended by signal 9");
+        assert_eq!(stage.marks(), [("a process of app test has ended".to_owned(), true)]);
+        assert_eq!(stage.group.reload().await, Ok(()));
+        let replaced = ("a process of app test was replaced (reload)".to_owned(), false);
+        assert_eq!(stage.marks().last(), Some(&replaced));
         stage.end().await;
     });
 }

@@ -5,10 +5,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use net::task::JoinHandle;
+use telemetry::Telemetry;
 
 use super::control_channel::SupervisorCommand;
+use super::failures::ProcessFailure;
 use super::group_context::{FirstStart, GroupContext, WorkerSockets};
 use super::group_settings::{GroupEvent, GroupSettings};
 use super::limits::WORKERS_MAX;
@@ -34,6 +37,7 @@ impl WorkerGroup {
         settings: GroupSettings,
         sockets: WorkerSockets,
         workers: usize,
+        telemetry: &Arc<Telemetry>,
         on_change: impl Fn(&WorkerGroup) + 'static,
     ) -> Rc<WorkerGroup> {
         let group = Rc::new_cyclic(|group: &std::rc::Weak<WorkerGroup>| {
@@ -41,7 +45,7 @@ impl WorkerGroup {
             let changed = move || group.upgrade().iter().for_each(|group| group.changed());
             WorkerGroup {
                 name: name.to_owned(),
-                context: GroupContext::new(name, settings, sockets, changed),
+                context: GroupContext::new(name, settings, sockets, telemetry, changed),
                 slots: RefCell::default(),
                 on_change: Box::new(on_change),
                 is_over: Cell::new(false),
@@ -62,6 +66,11 @@ impl WorkerGroup {
     /// Returns the draining processes.
     pub(crate) fn leaving(&self) -> Vec<Rc<RunningProcess>> {
         self.context.leaving()
+    }
+
+    /// Returns the last failures of its processes, the latest first.
+    pub(crate) fn failures(&self) -> Vec<ProcessFailure> {
+        self.context.failures.latest()
     }
 
     /// Returns the process from which workers are forked.

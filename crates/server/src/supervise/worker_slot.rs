@@ -128,8 +128,18 @@ impl WorkerSlot {
         }
     }
 
-    fn count(&self, reason: RestartReason) {
+    fn count(&self, group: &GroupContext, reason: RestartReason) {
         *self.restarts.borrow_mut().entry(reason).or_default() += 1;
+        group.mark(reason);
+    }
+
+    /// Records a failure, with the stack of the process where it is known.
+    fn fail(&self, group: &GroupContext, why: String, stack: Option<&str>) {
+        match stack {
+            Some(stack) => group.failures.add(self.index, &format!("{why}\n{stack}")),
+            None => group.failures.add(self.index, &why),
+        }
+        self.last_failure.replace(Some(why));
     }
 
     /// Adds the statistics of a process that has ended.
@@ -217,7 +227,7 @@ pub(crate) async fn keep_filled(group: Rc<GroupContext>, slot: Rc<WorkerSlot>) {
             Ok(running) => serve(&group, &slot, running, &mut back_off, request).await,
             Err(_) if slot.is_given_up() => break,
             Err(why) => {
-                slot.count(RestartReason::Start);
+                slot.count(&group, RestartReason::Start);
                 event!(
                     Level::Error,
                     "a worker process could not be started",
@@ -244,7 +254,7 @@ async fn start_process(
     let started = start_and_wait(group, slot).await;
     slot.is_failing.set(started.is_err());
     if let Err(why) = &started {
-        slot.last_failure.replace(Some(why.clone()));
+        slot.fail(group, why.clone(), None);
         group.changed();
         group.first_failed(why);
     }
@@ -307,7 +317,7 @@ async fn serve(
                 let _turn = group.turn().await;
                 match start_process(group, slot).await {
                     Ok(next) => {
-                        slot.count(reason);
+                        slot.count(group, reason);
                         slot.current.replace(Some(next.clone()));
                         group.changed();
                         retire(group, slot, std::mem::replace(&mut running, next));
@@ -335,7 +345,7 @@ async fn serve(
                     process = running.id(),
                     because = how
                 );
-                slot.last_failure.replace(Some(how));
+                slot.fail(group, how, None);
                 return process_ended(group, slot, &running, RestartReason::Exit, back_off);
             }
             ExitReason::Kill(reason) => {
@@ -344,7 +354,7 @@ async fn serve(
             }
             ExitReason::Leaves => {
                 slot.current.take();
-                slot.count(RestartReason::Exit);
+                slot.count(group, RestartReason::Exit);
                 group.changed();
                 retire(group, slot, running);
                 return Duration::ZERO;
@@ -405,7 +415,7 @@ fn process_ended(
     slot.current.take();
     group.exited(slot.index, running.id());
     slot.remember(running);
-    slot.count(reason);
+    slot.count(group, reason);
     group.changed();
     back_off.after(running.age())
 }
@@ -431,7 +441,7 @@ async fn kill_unresponsive(
         stack = stack.as_deref().unwrap_or("unknown")
     );
     let why = format!("it did not respond ({}) and was killed", reason.slug());
-    slot.last_failure.replace(Some(why));
+    slot.fail(group, why, stack.as_deref());
     if group.settings().policy.aborts_first {
         running.abort(ABORT_WITHIN).await;
     }

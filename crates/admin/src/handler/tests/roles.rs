@@ -1,7 +1,9 @@
 //! What each role may do.
 
 use super::*;
+use crate::limits::SUMMARY_MARKS;
 use config::AdminRole::{All, Purge, Read, Write};
+use telemetry::MarkKind;
 
 fn status(bench: &Bench, token: &str, line: &str, body: &'static str) -> u16 {
     let bearer = format!("Bearer {token}");
@@ -13,11 +15,15 @@ fn each_role_does_its_part_and_no_more() {
     let tokens = [(Read, "r-token"), (Purge, "p-token"), (Write, "w-token"), (All, "a-token")];
     let drain = r#"{"server": "10.0.0.1:80", "drain": true}"#;
     // In the order of the tokens.
-    let expected: [(&str, &'static str, [u16; 4]); 10] = [
+    let expected: [(&str, &'static str, [u16; 4]); 14] = [
         ("GET /v1/routes", "", [200, 403, 200, 200]),
         ("GET /v1/nodes", "", [200, 403, 200, 200]),
         ("GET /v1/caches", "", [200, 200, 200, 200]),
         ("POST /v1/caches/pages/purge", r#"{"all": true}"#, [403, 200, 200, 200]),
+        ("POST /v1/caches/pages/preview", r#"{"all": true}"#, [200, 200, 200, 200]),
+        ("GET /v1/lua", "", [200, 403, 200, 200]),
+        ("POST /v1/lua/restart", "", [403, 403, 404, 404]),
+        ("GET /v1/upstreams/none/history", "", [404, 403, 404, 404]),
         ("POST /v1/upstreams/catalog/servers", drain, [403, 403, 200, 200]),
         ("POST /v1/reload", "", [403, 403, 202, 202]),
         ("POST /v1/config/rollback", r#"{"version": "v0"}"#, [403, 403, 403, 200]),
@@ -95,4 +101,21 @@ fn a_summary_has_the_numbers_of_all_routes() {
         "last_error": "connection refused",
     }]);
     assert_eq!(summary["servers"], serde_json::json!({ "all": 2, "healthy": 1, "out": out }));
+}
+
+#[test]
+fn a_summary_has_the_latest_marks() {
+    let bench = Bench::new();
+    let marks = bench.server.telemetry.marks();
+    for n in 0..SUMMARY_MARKS {
+        marks.add(MarkKind::Bad, &format!("server {n} is ejected"));
+    }
+    marks.add(MarkKind::Good, "a server is back");
+    marks.add(MarkKind::Good, "a server is back");
+    let summary = bench.send_request("GET /v1/summary", &[], "").json();
+    let shown = summary["marks"].as_array().unwrap();
+    let (first, latest) = (&shown[0], &shown[SUMMARY_MARKS - 1]);
+    assert_eq!((shown.len(), &first["text"]), (SUMMARY_MARKS, &"server 1 is ejected".into()));
+    assert_eq!((&first["kind"], &latest["kind"]), (&"bad".into(), &"good".into()));
+    assert_eq!((&latest["text"], &latest["times"]), (&"a server is back".into(), &2.into()));
 }

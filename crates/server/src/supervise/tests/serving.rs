@@ -129,7 +129,7 @@ fn group() -> (Rc<WorkerGroup>, SocketAddr) {
     let mut settings = settings("serves", patient());
     settings.config = Some(CONFIG.replace("127.0.0.1:0", &address.to_string()));
     let sockets = WorkerSockets::shared(vec![("web".to_owned(), listening)]);
-    (WorkerGroup::start("test", settings, sockets, 2, |_| {}), address)
+    (WorkerGroup::start("test", settings, sockets, 2, &Arc::default(), |_| {}), address)
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The worker processes of these tests: the test program itself, started to run one test.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::control_channel::{ControlChannel, SupervisorCommand, WorkerMessage};
@@ -93,7 +94,8 @@ async fn act(spec: &WorkerSpec, behaviour: &str) -> i32 {
 async fn supervise(spec: &WorkerSpec, channel: &ControlChannel) -> i32 {
     let directory = spec.python["directory"].as_str().expect("a directory").into();
     let settings = super::settings("serves", super::patient());
-    let group = WorkerGroup::start("inner", settings, WorkerSockets::Own(directory), 1, |_| {});
+    let sockets = WorkerSockets::Own(directory);
+    let group = WorkerGroup::start("inner", settings, sockets, 1, &Arc::default(), |_| {});
     group.first().await.expect("a worker");
     let worker = group.slots()[0].current.borrow().as_ref().map(|worker| worker.id());
     let stats = Stats { requests: worker.map_or(0, u64::from), ..Stats::default() };
