@@ -7,9 +7,9 @@ mod locate;
 mod status;
 mod top;
 
-pub(crate) use caches::{table as caches_table, top_entries_tables};
+pub(crate) use caches::{preview_text, table as caches_table, top_entries_tables};
 pub(crate) use client::Client;
 pub(crate) use live_log::{json_for_terminal, request_text};
 pub(crate) use locate::{AdminAddress, find};
-pub(crate) use status::{overview, routes_table, upstreams_table};
+pub(crate) use status::{health_history_table, overview, routes_table, upstreams_table};
 pub(crate) use top::{TopSample, TopScreen};

@@ -29,8 +29,10 @@ Examples:
   tidegate ctl log-level debug
   tidegate ctl reload --wait
   tidegate ctl reload --app shop
+  tidegate ctl upstreams app --history
   tidegate ctl caches pages --top
   tidegate ctl caches pages --explain http://shop.example/a
+  tidegate ctl purge pages --tag catalog --dry-run
   tidegate ctl purge pages --tag catalog --soft
   tidegate ctl profile --seconds 30 --out shop.svg
   tidegate ctl apply site/ --dry-run --etcd etcd://10.0.0.5,10.0.0.6/shop
@@ -72,6 +74,10 @@ enum CtlCommand {
         /// all are ready or one has failed
         #[arg(long, value_name = "NAME", conflicts_with = "wait")]
         app: Option<String>,
+
+        /// Begin new Lua VMs instead, with the files as they were read last
+        #[arg(long, conflicts_with_all = ["wait", "app"])]
+        lua: bool,
     },
     Log(live_log::LogOf),
     Top(top::Top),
@@ -114,6 +120,10 @@ impl Ctl {
             CtlCommand::Reload { app: Some(app), .. } => {
                 client.ask("POST", &format!("/v1/apps/{app}/reload"))?;
                 print("its processes are new\n")
+            }
+            CtlCommand::Reload { lua: true, .. } => {
+                let restarted = client.ask("POST", "/v1/lua/restart")?;
+                print(&format!("{} new Lua VMs\n", restarted["restarted"]))
             }
             CtlCommand::Reload { wait: true, .. } => reload(&client),
             CtlCommand::Reload { wait: false, .. } => {

@@ -88,6 +88,15 @@ pub(crate) fn top_entries_tables(top: &Value) -> String {
     parts.map(table).join("\n")
 }
 
+/// Formats the response of `/v1/caches/NAME/preview`.
+pub(crate) fn preview_text(preview: &Value) -> String {
+    let (urls, responses) = (list(preview, "urls"), text(preview, "responses"));
+    let at_most = if preview["is_upper_bound"] == true { "at most " } else { "" };
+    let urls: String =
+        urls.filter_map(Value::as_str).map(|url| format!("  {}\n", for_terminal(url))).collect();
+    format!("would purge {at_most}{responses}, nothing was purged\n{urls}")
+}
+
 /// Formats the content of a disk tier, or its failure.
 fn disk(disk: &Value) -> String {
     match &disk["failed"] {
@@ -119,7 +128,17 @@ pub(super) fn bytes(value: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{table, top_entries_tables};
+    use super::{preview_text, table, top_entries_tables};
+
+    #[test]
+    fn a_preview_names_some_urls() {
+        let preview =
+            json!({ "responses": 7, "is_upper_bound": true, "urls": ["http://a/\u{1b}[2J"] });
+        let expected = "would purge at most 7, nothing was purged\n  http://a/\\u{1b}[2J\n";
+        assert_eq!(preview_text(&preview), expected);
+        let nothing = json!({ "responses": 0, "is_upper_bound": false, "urls": [] });
+        assert_eq!(preview_text(&nothing), "would purge 0, nothing was purged\n");
+    }
 
     #[test]
     fn the_top_responses_in_two_tables() {

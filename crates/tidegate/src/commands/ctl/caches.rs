@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::ctl::{Client, caches_table, json_for_terminal, top_entries_tables};
+use crate::ctl::{Client, caches_table, json_for_terminal, preview_text, top_entries_tables};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -65,6 +65,10 @@ pub(super) struct Purge {
     #[arg(long)]
     soft: bool,
 
+    /// Print what would be purged from this server, and purge nothing
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
+
     /// Wait until all servers that share purges and can be reached have purged [default: 10]; fails
     /// if one has not
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10")]
@@ -107,6 +111,10 @@ fn show(answer: &Value, table: String, json: bool) -> Result<(), Failure> {
 
 impl Purge {
     pub(super) fn run(self, client: &Client) -> Result<(), Failure> {
+        if self.dry_run {
+            let path = format!("/v1/caches/{}/preview", encoded(&self.cache));
+            return print(&preview_text(&client.post(&path, &self.body())?));
+        }
         let mut target = format!("/v1/caches/{}/purge", encoded(&self.cache));
         if let Some(seconds) = self.wait {
             target.push_str(&format!("?wait={seconds}"));
@@ -207,6 +215,8 @@ mod tests {
         assert_eq!(body(&["--group", "g"]), Some(json!({ "groups": ["g"] })));
         assert_eq!(body(&["--prefix", "http://a/b"]), Some(json!({ "prefix": "http://a/b" })));
         assert_eq!(body(&["--all"]), Some(json!({ "all": true })));
+        assert_eq!(body(&["--tag", "a", "--dry-run"]), Some(json!({ "tags": ["a"] })));
+        assert_eq!(body(&["--tag", "a", "--dry-run", "--wait"]), None);
         assert_eq!(body(&[]), None);
         assert_eq!(body(&["--all", "--url", "http://a/"]), None);
     }

@@ -1,9 +1,9 @@
-//! `tidegate ctl upstreams`: servers and their health; draining and weights.
+//! `tidegate ctl upstreams`: servers, their health and its history; draining and weights.
 
 use serde_json::{Value, json};
 
 use super::caches::encoded;
-use crate::ctl::{Client, upstreams_table};
+use crate::ctl::{Client, health_history_table, json_for_terminal, upstreams_table};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -30,6 +30,10 @@ pub(super) struct UpstreamsOf {
     #[arg(long, value_name = "N", requires = "server")]
     weight: Option<u32>,
 
+    /// Show the last changes of the health of its servers instead
+    #[arg(long, requires = "name", conflicts_with = "server")]
+    history: bool,
+
     /// Print the response of the API as JSON
     #[arg(long)]
     json: bool,
@@ -37,6 +41,14 @@ pub(super) struct UpstreamsOf {
 
 impl UpstreamsOf {
     pub(super) fn run(self, client: &Client) -> Result<(), Failure> {
+        if let (Some(name), true) = (&self.name, self.history) {
+            let path = format!("/v1/upstreams/{}/history", encoded(name));
+            let history = client.ask("GET", &path)?;
+            return print(&match self.json {
+                true => json_for_terminal(&format!("{history:#}\n")),
+                false => health_history_table(&history),
+            });
+        }
         if let (Some(name), Some(server)) = (&self.name, &self.server) {
             client.post(&format!("/v1/upstreams/{}/servers", encoded(name)), &self.body(server))?;
             if !self.json {
@@ -99,5 +111,7 @@ mod tests {
         assert_eq!(body(&[]), None);
         assert!(Line::try_parse_from(["upstreams", "app", "--drain"]).is_err());
         assert!(Line::try_parse_from(["upstreams"]).is_ok());
+        assert!(Line::try_parse_from(["upstreams", "app", "--history"]).is_ok());
+        assert!(Line::try_parse_from(["upstreams", "--history"]).is_err());
     }
 }
