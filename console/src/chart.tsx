@@ -1,7 +1,7 @@
 // A time series with a title, the latest values as text, and marks of events.
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import type { Mark } from "./live";
+import type { Mark } from "./types";
 
 export interface Line {
   label: string;
@@ -33,7 +33,7 @@ function drawMarks(plot: uPlot, marks: Mark[]): void {
   ctx.save();
   ctx.setLineDash([4, 4]);
   for (const mark of marks) {
-    const x = Math.round(plot.valToPos(mark.at, "x", true));
+    const x = Math.round(plot.valToPos(mark.at_ms / 1000, "x", true));
     if (x < bbox.left || x > bbox.left + bbox.width) continue;
     ctx.strokeStyle = color(plot, mark.kind === "neutral" ? "--soft" : `--${mark.kind}`);
     ctx.beginPath();

@@ -1,10 +1,10 @@
-// The server over the last five minutes: differences of summaries, kept in this page only.
+// The server over the last five minutes: differences of summaries, kept in this page only, and the
+// marks that the server keeps.
 import { explained, json } from "./api";
-import type { Summary } from "./types";
+import type { Mark, Summary } from "./types";
 
 export const EVERY_MS = 2000;
 const SAMPLES = 150;
-const MARKS = 50;
 
 export interface Sample {
   /** Seconds since 1970. */
@@ -20,13 +20,6 @@ export interface Sample {
   connections: number | null;
   inFlight: number | null;
   hitRatio: number | null;
-}
-
-/** Something that happened: a reload, a restart, a change of health. */
-export interface Mark {
-  at: number;
-  text: string;
-  kind: "good" | "bad" | "neutral";
 }
 
 export interface Live {
@@ -93,35 +86,14 @@ function sample(before: Summary | null, now: Summary): Sample {
   };
 }
 
-function marks(before: Summary, now: Summary): Mark[] {
-  const at = now.at_ms / 1000;
-  const found: Mark[] = [];
-  const add = (text: string, kind: Mark["kind"]) => found.push({ at, text, kind });
-  if (before.started !== now.started) {
-    add("the server was restarted", "neutral");
-    return found;
-  }
-  const reload = now.last_reload;
-  if (reload && reload.at !== before.last_reload?.at) {
-    if (reload.ok) add(`configuration ${now.config_version} is in use`, "neutral");
-    else add("a configuration was rejected", "bad");
-  }
-  const named = (summary: Summary) =>
-    new Map(summary.servers.out.map((one) => [`${one.upstream} ${one.address}`, one.state]));
-  const [old, fresh] = [named(before), named(now)];
-  for (const [name, state] of fresh) if (!old.has(name)) add(`${name} is ${state}`, "bad");
-  // With more servers out than a summary names, one that is not named may still be out.
-  const allNamed = now.servers.all - now.servers.healthy === fresh.size;
-  if (allNamed) for (const name of old.keys()) if (!fresh.has(name)) add(`${name} is back`, "good");
-  return found;
-}
-
 /** Polls summaries while the page is visible; at most one request at a time. */
 export class Watcher {
   state: Live = { summary: null, samples: [], marks: [], error: null };
   private listeners = new Set<() => void>();
   private timer: number | undefined;
   private isRunning = false;
+  /** Marks of the process before the current one. */
+  private earlier: Mark[] = [];
 
   subscribe(listener: () => void): () => void {
     this.listeners.add(listener);
@@ -138,6 +110,7 @@ export class Watcher {
   stop(): void {
     this.isRunning = false;
     window.clearTimeout(this.timer);
+    this.earlier = [];
     this.set({ summary: null, samples: [], marks: [], error: null });
   }
 
@@ -161,11 +134,12 @@ export class Watcher {
     }
     if (!this.isRunning) return;
     const before = this.state.summary;
-    const added = before ? marks(before, now) : [];
+    // A process knows nothing of the one before.
+    if (before && before.started !== now.started) this.earlier = before.marks;
     this.set({
       summary: now,
       samples: [...this.state.samples, sample(before, now)].slice(-SAMPLES),
-      marks: [...this.state.marks, ...added].slice(-MARKS),
+      marks: [...this.earlier, ...now.marks],
       error: null,
     });
   }

@@ -21,6 +21,15 @@ export interface Certificate {
   expires_in_s: number;
 }
 
+/** Something that happened: a reload, a restart, a change of health. */
+export interface Mark {
+  at_ms: number;
+  kind: "good" | "bad" | "neutral";
+  text: string;
+  /** How often it happened within seconds. */
+  times: number;
+}
+
 export interface Summary {
   at_ms: number;
   state: string;
@@ -37,6 +46,7 @@ export interface Summary {
   durations: { below_us: number[]; counts: number[]; sum_us: number };
   servers: { all: number; healthy: number; out: OutServer[] };
   certificates: Certificate[];
+  marks: Mark[];
 }
 
 export interface Route {
@@ -61,6 +71,14 @@ export interface Server {
   connections: number;
   latency_us: number | null;
   last_error: string | null;
+  ejected_for_ms: number;
+  last_change: HealthChange | null;
+}
+
+export interface HealthChange {
+  at: string;
+  state: string;
+  why: string;
 }
 
 export interface Upstream {
@@ -109,6 +127,13 @@ export interface CacheEntry {
   tags: number;
 }
 
+export interface PurgePreview {
+  responses: number;
+  /** A secret in a prefix is not compared. */
+  is_upper_bound: boolean;
+  urls: string[];
+}
+
 export interface TopEntries {
   by_hits: CacheEntry[];
   by_memory: CacheEntry[];
@@ -148,12 +173,20 @@ export interface AppWorker {
   last_failure: string | null;
 }
 
+export interface AppFailure {
+  at: string;
+  times: number;
+  worker: number;
+  text: string;
+}
+
 export interface App {
   name: string;
   target: string;
   ready: number;
   leaving: number;
   workers: AppWorker[];
+  failures: AppFailure[];
   tasks: { waiting: number; running: number; done: number; failed: number; retried: number };
 }
 
@@ -174,7 +207,33 @@ export interface Worker {
   connections: { active: number; idle: number; tunnels: number };
   in_flight: number;
   responses: Record<string, number>;
-  lua: { vms: number; memory_bytes: number; memory_limit_bytes: number; replaced: number } | null;
+  lua: {
+    vms: number;
+    memory_bytes: number;
+    memory_limit_bytes: number;
+    replaced: number;
+    restarted: number;
+    errors: number;
+    loop_lag_ms: number;
+  } | null;
+}
+
+export interface LuaError {
+  at: string;
+  first: string;
+  times: number;
+  worker: number;
+  route: string | null;
+  program: string | null;
+  file: string | null;
+  message: string;
+  traceback: string;
+  trace_id: string | null;
+}
+
+export interface Lua {
+  files: { path: string; used_by: string[]; uses: number }[];
+  errors: LuaError[];
 }
 
 export type Attributes = Record<string, string | number>;

@@ -14,7 +14,11 @@ use crate::tools::{Browser, command, node_packages};
 /// The programs end themselves before that.
 const VISIT_WITHIN: Duration = Duration::from_secs(270);
 
-const PAGE: &str = "return function(request, response) response:text('lua') end";
+const PAGE: &str = "return function(request, response)
+  local why = request.query.fail
+  if why then error('failed: ' .. why) end
+  response:text('lua')
+end";
 
 /// The configuration is written so that the page can change it: secrets are visible to `all`.
 fn config(shop: &Upstream, volatile: &Upstream, routes: usize) -> String {
@@ -58,7 +62,8 @@ routes:
 - name: cached
   match: {{ path: "/cached/{{*rest}}" }}
   filters: [{{ cache: pages }}]
-  handler: {{ respond: {{ headers: {{ cache-control: max-age=600 }}, body: stored }} }}
+  handler:
+    respond: {{ headers: {{ cache-control: max-age=600, surrogate-key: cached }}, body: stored }}
 {many}"#
     )
 }

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { call, inPath, json, may, post } from "../api";
 import { bytes, count, share, span, total } from "../format";
 import { Confirm, Failure, Field, Table, useAction, useLoaded } from "../parts";
-import type { Cache, CacheEntry, TopEntries } from "../types";
+import type { Cache, CacheEntry, PurgePreview, TopEntries } from "../types";
 
 const EVERY_MS = 3000;
 const TOP_EVERY_MS = 10_000;
@@ -182,6 +182,25 @@ function words(text: string): string[] {
   return text.split(/[\s,]+/).filter(Boolean);
 }
 
+function Preview({ preview, isSoft }: { preview: PurgePreview; isSoft: boolean }) {
+  const { responses, urls } = preview;
+  if (responses === 0) {
+    return <p>No stored response is found now; a purge also stops responses that are being fetched.</p>;
+  }
+  const number = `${preview.is_upper_bound ? "At most " : ""}${count(responses)}`;
+  return (
+    <>
+      <p>{`${number} stored responses ${isSoft ? "become stale" : "are removed"}:`}</p>
+      <ul class="list">
+        {urls.map((url) => (
+          <li key={url}>{url}</li>
+        ))}
+        {urls.length < responses && <li class="soft">and others, or other variants of these</li>}
+      </ul>
+    </>
+  );
+}
+
 interface PurgeFormProps {
   cache: Cache;
   chosen: Chosen | null;
@@ -192,20 +211,16 @@ function PurgeForm({ cache, chosen, onPurged }: PurgeFormProps) {
   const [kind, setKind] = useState<Purge>("url");
   const [what, setWhat] = useState("");
   const [isSoft, setSoft] = useState(false);
-  const [preview, setPreview] = useState<string[] | null>(null);
+  const [preview, setPreview] = useState<PurgePreview | null>(null);
   const action = useAction();
+  /** The purge as the API has it. */
+  const body = (kind: Purge, what: string) => {
+    const value = kind === "all" ? true : kind === "tags" || kind === "groups" ? words(what) : what;
+    return { [kind]: value, soft: isSoft };
+  };
   const ask = (kind: Purge, what: string) =>
     action.run(async () => {
-      if (kind === "tags" || kind === "groups") {
-        setPreview([`responses with ${kind} ${words(what).join(", ")}; the server finds them`]);
-        return;
-      }
-      const query = new URLSearchParams({ prefix: kind === "all" ? "" : what, limit: String(SHOWN) });
-      const page = await json<Page>(path(cache.name, `/entries?${query}`));
-      // A masked URL cannot be compared.
-      const entries = page.entries.filter((entry) => kind !== "url" || entry.masked || entry.url === what);
-      const urls = entries.map((entry) => entry.url);
-      setPreview(page.next === null ? urls : [...urls, "… and perhaps more"]);
+      setPreview(await post<PurgePreview>(path(cache.name, "/preview"), body(kind, what)));
     });
   useEffect(() => {
     if (!chosen) return;
@@ -215,10 +230,7 @@ function PurgeForm({ cache, chosen, onPurged }: PurgeFormProps) {
   }, [chosen]);
   const purge = () =>
     action.run(async () => {
-      const value = kind === "all" ? true : kind === "tags" || kind === "groups" ? words(what) : what;
-      const body: Record<string, unknown> = { [kind]: value };
-      if (isSoft) body["soft"] = true;
-      const { purged } = await post<{ purged: number }>(path(cache.name, "/purge"), body);
+      const { purged } = await post<{ purged: number }>(path(cache.name, "/purge"), body(kind, what));
       onPurged();
       return `${purged} responses ${isSoft ? "are stale now" : "were removed"}.`;
     });
@@ -262,8 +274,7 @@ function PurgeForm({ cache, chosen, onPurged }: PurgeFormProps) {
         onConfirm={purge}
         onClose={() => setPreview(null)}
       >
-        {preview?.length === 0 && <p>No stored response is found now; a purge also stops responses that are being fetched.</p>}
-        <ul class="list">{preview?.map((url, index) => <li key={index}>{url}</li>)}</ul>
+        {preview && <Preview preview={preview} isSoft={isSoft} />}
       </Confirm>
     </>
   );

@@ -195,11 +195,12 @@ export function Overview() {
       <div class="grid">
         <section aria-label="Events">
           <h2>Events</h2>
-          {marks.length === 0 && <p class="soft">No reload, no restart and no change of health since this page was opened.</p>}
+          {marks.length === 0 && <p class="soft">No reload, no restart and no change of health in the last five minutes.</p>}
           <ul class="list">
             {marks.toReversed().map((mark, index) => (
               <li key={marks.length - index}>
-                <span class="num soft">{clock(mark.at * 1000)}</span> <span class={mark.kind}>{mark.text}</span>
+                <span class="num soft">{clock(mark.at_ms)}</span> <span class={mark.kind}>{mark.text}</span>
+                {mark.times > 1 && <span class="soft">{` (${mark.times} times)`}</span>}
               </li>
             ))}
           </ul>

@@ -2,7 +2,7 @@
 import { inPath, json, may, post } from "../api";
 import { bytes, count, dateTime, total } from "../format";
 import { Failure, Table, useAction, useLoaded } from "../parts";
-import type { App, Stream, Worker } from "../types";
+import type { App, Lua, Stream, Worker } from "../types";
 
 const EVERY_MS = 3000;
 
@@ -10,15 +10,37 @@ interface All {
   apps: App[];
   streams: Stream[];
   workers: Worker[];
+  lua: Lua;
 }
 
 async function load(): Promise<All> {
-  const [apps, streams, workers] = await Promise.all([
+  const [apps, streams, workers, lua] = await Promise.all([
     json<{ apps: App[] }>("/v1/apps"),
     json<{ streams: Stream[] }>("/v1/streams"),
     json<{ workers: Worker[] }>("/v1/workers"),
+    json<Lua>("/v1/lua"),
   ]);
-  return { ...apps, ...streams, ...workers };
+  return { ...apps, ...streams, ...workers, lua };
+}
+
+/** One error: its first line at a glance, the stack on demand. */
+function FoundError({ at, times, origin, text }: { at: string; times: number; origin: string; text: string }) {
+  const [first, ...stack] = text.split("\n");
+  const head = (
+    <>
+      <span class="num soft">{dateTime(at)}</span> {origin}
+      {times > 1 && <span class="soft">{` (${count(times)} times)`}</span>}
+      {": "}
+      <span class="bad">{first}</span>
+    </>
+  );
+  if (stack.length === 0) return <p>{head}</p>;
+  return (
+    <details>
+      <summary>{head}</summary>
+      <pre tabIndex={0}>{stack.join("\n")}</pre>
+    </details>
+  );
 }
 
 function restarts(reasons: Record<string, number>): string {
@@ -73,37 +95,89 @@ function Apps({ apps, onChange }: { apps: App[]; onChange: () => void }) {
               </tr>
             ))}
           </Table>
-          {app.workers
-            .filter((worker) => worker.last_failure !== null)
-            .map((worker) => (
-              <pre key={worker.index} tabIndex={0}>
-                {`worker ${worker.index}: ${worker.last_failure}`}
-              </pre>
-            ))}
+          {app.failures.length > 0 && <h3>Last errors</h3>}
+          {app.failures.map((failure) => (
+            <FoundError
+              key={`${failure.worker} ${failure.text}`}
+              at={failure.at}
+              times={failure.times}
+              origin={`worker ${failure.worker}`}
+              text={failure.text}
+            />
+          ))}
         </section>
       ))}
     </>
   );
 }
 
-/** Lua programs run in the VM of each worker; a reload begins another. */
-function LuaPrograms({ workers }: { workers: Worker[] }) {
+/** Lua programs run in the VM of each worker; a reload or a restart begins another. */
+function LuaPrograms({ workers, lua, onChange }: { workers: Worker[]; lua: Lua; onChange: () => void }) {
+  const action = useAction();
   const rows = workers.flatMap(({ index, lua }) => (lua ? [{ index, ...lua }] : []));
   if (rows.length === 0) return null;
+  const restart = () =>
+    action.run(async () => {
+      const { restarted } = await post<{ restarted: number }>("/v1/lua/restart", {});
+      onChange();
+      return `${restarted} new Lua VMs serve; requests in flight end in the previous ones.`;
+    });
   return (
     <section aria-label="Lua programs">
-      <h2>Lua programs</h2>
-      <Table label="Lua programs" head={["Worker", "VMs", "Memory", "Limit", "Replaced for memory"]}>
+      <div class="line">
+        <h2>Lua programs</h2>
+        {may("write") && (
+          <button type="button" disabled={action.isBusy} onClick={restart}>
+            Restart Lua programs
+          </button>
+        )}
+      </div>
+      {action.note}
+      <Table
+        label="Lua programs"
+        head={["Worker", "VMs", "Memory", "Limit", "Loop lag", "Errors", "Restarts", "Replaced for memory"]}
+      >
         {rows.map((row) => (
           <tr key={row.index}>
             <td>{row.index}</td>
             <td>{row.vms}</td>
             <td>{bytes(row.memory_bytes)}</td>
             <td>{bytes(row.memory_limit_bytes)}</td>
+            <td>{`${row.loop_lag_ms} ms`}</td>
+            <td>{count(row.errors)}</td>
+            <td>{row.restarted}</td>
             <td class={row.replaced > 0 ? "bad" : ""}>{row.replaced}</td>
           </tr>
         ))}
       </Table>
+      {lua.files.length > 0 && (
+        <Table label="Lua files" head={["File", "Used by"]}>
+          {lua.files.map((file) => (
+            <tr key={file.path}>
+              <td>{file.path}</td>
+              <td class="wide">
+                {file.used_by.join(", ")}
+                {file.uses > file.used_by.length && ` and ${count(file.uses - file.used_by.length)} more`}
+              </td>
+            </tr>
+          ))}
+        </Table>
+      )}
+      <h3>Last errors</h3>
+      {lua.errors.length === 0 && <p class="soft">No Lua code has failed.</p>}
+      {lua.errors.map((error, index) => {
+        const owner = error.route === null ? (error.program ?? error.file) : `route ${error.route}`;
+        const trace = error.trace_id === null ? [] : [`trace ${error.trace_id}`];
+        return (
+          <FoundError
+            key={index}
+            at={error.at}
+            times={error.times}
+            origin={[...(owner === null ? [] : [owner]), `worker ${error.worker}`, ...trace].join(", ")}
+            text={[error.message, ...(error.traceback ? [error.traceback] : [])].join("\n")}
+          />
+        );
+      })}
     </section>
   );
 }
@@ -117,7 +191,7 @@ export function Programs() {
         <>
           <Apps apps={value.apps} onChange={reload} />
           {value.apps.length === 0 && <p class="soft">No application runs in processes of its own.</p>}
-          <LuaPrograms workers={value.workers} />
+          <LuaPrograms workers={value.workers} lua={value.lua} onChange={reload} />
           {value.streams.length > 0 && (
             <section aria-label="Streams">
               <h2>Streams</h2>

@@ -1,14 +1,12 @@
 // Upstreams and their servers: health, load, draining, weights.
 import { useState } from "preact/hooks";
 import { inPath, json, may, post } from "../api";
-import { clock, micros } from "../format";
+import { dateTime, micros, span } from "../format";
 import { Failure, Note, Table, useAction, useLoaded } from "../parts";
 import type { Action } from "../parts";
-import type { Server, Upstream } from "../types";
-import { useLive } from "./overview";
+import type { HealthChange, Server, Upstream } from "../types";
 
 const EVERY_MS = 2000;
-const RECENT = 5;
 
 interface RowProps {
   upstream: Upstream;
@@ -27,6 +25,7 @@ function Row({ upstream, server, action, onChange }: RowProps) {
       return `${server.address} ${done} until the next reload.`;
     });
   const isDraining = server.state === "draining";
+  const lastChange = server.last_change;
   return (
     <tr>
       <td>
@@ -34,7 +33,10 @@ function Row({ upstream, server, action, onChange }: RowProps) {
         {server.server !== server.address && <div class="soft">{server.server}</div>}
         {server.backup && <span class="tag soft">backup</span>} {server.changed && <span class="tag soft">changed</span>}
       </td>
-      <td class={server.healthy ? "good" : "bad"}>{server.state}</td>
+      <td class={server.healthy ? "good" : "bad"}>
+        {server.state}
+        {server.ejected_for_ms > 0 && <div class="soft">{`for ${span(Math.ceil(server.ejected_for_ms / 1000))}`}</div>}
+      </td>
       <td>{server.in_flight}</td>
       <td>{server.connections}</td>
       <td>{micros(server.latency_us)}</td>
@@ -65,6 +67,7 @@ function Row({ upstream, server, action, onChange }: RowProps) {
         )}
       </td>
       <td>{server.last_error ?? ""}</td>
+      <td>{lastChange && `${dateTime(lastChange.at)} ${lastChange.state}: ${lastChange.why}`}</td>
       <td>
         {may("write") && server.state !== "removed" && (
           <button
@@ -81,19 +84,39 @@ function Row({ upstream, server, action, onChange }: RowProps) {
   );
 }
 
-/** Changes of health that this page has seen, the latest first. */
-function Recent({ upstream }: { upstream: Upstream }) {
-  const { marks } = useLive();
-  const own = marks.filter((mark) => mark.text.startsWith(`${upstream.name} `)).toReversed().slice(0, RECENT);
-  if (own.length === 0) return null;
+/** The last changes of the health of its servers, while they are shown. */
+function History({ upstream }: { upstream: Upstream }) {
+  const path = `/v1/upstreams/${inPath(upstream.name)}/history`;
+  const { value, error } = useLoaded(() => json<{ changes: (HealthChange & { server: string })[] }>(path), EVERY_MS, [
+    upstream.name,
+  ]);
   return (
-    <ul class="list" aria-label={`Recent changes of ${upstream.name}`}>
-      {own.map((mark) => (
-        <li key={`${mark.at} ${mark.text}`}>
-          <span class="num soft">{clock(mark.at * 1000)}</span> <span class={mark.kind}>{mark.text}</span>
-        </li>
-      ))}
-    </ul>
+    <>
+      <Failure error={error} />
+      {value?.changes.length === 0 && <p class="soft">No server has changed its health.</p>}
+      {value !== null && value.changes.length > 0 && (
+        <Table label={`Health history of ${upstream.name}`} head={["Time", "Server", "State", "Why"]}>
+          {value.changes.map((change, index) => (
+            <tr key={index}>
+              <td>{dateTime(change.at)}</td>
+              <td>{change.server}</td>
+              <td class={change.state === "healthy" ? "good" : "bad"}>{change.state}</td>
+              <td class="wide">{change.why}</td>
+            </tr>
+          ))}
+        </Table>
+      )}
+    </>
+  );
+}
+
+function HistoryOf({ upstream }: { upstream: Upstream }) {
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{`Health history of ${upstream.name}`}</summary>
+      {isOpen && <History upstream={upstream} />}
+    </details>
   );
 }
 
@@ -131,13 +154,13 @@ export function Upstreams() {
           )}
           <Table
             label={`Servers of ${upstream.name}`}
-            head={["Server", "State", "In flight", "Connections", "Latency", "Weight", "Last error", "Change"]}
+            head={["Server", "State", "In flight", "Connections", "Latency", "Weight", "Last error", "Last change", "Action"]}
           >
             {upstream.servers.map((server) => (
               <Row key={server.address} upstream={upstream} server={server} action={action} onChange={reload} />
             ))}
           </Table>
-          <Recent upstream={upstream} />
+          <HistoryOf upstream={upstream} />
         </section>
       ))}
     </>

@@ -99,11 +99,13 @@ async function upstreams(page) {
   await visit(page, ["upstreams", "Upstreams"]);
   await page.getByRole("button", { name: /^Drain / }).first().click();
   await page.getByText("gets no further requests until the next reload").waitFor();
-  const recent = page.getByRole("list", { name: "Recent changes of shop" });
-  await recent.getByText(/is draining$/).first().waitFor();
+  await page.getByText("Health history of shop").click();
+  const history = page.getByRole("region", { name: "Health history of shop" });
+  await history.getByRole("cell", { name: "by the admin API" }).waitFor();
+  await checkAccess(page, "a health history");
   await page.getByRole("button", { name: /^Resume / }).first().click();
   await page.getByText("gets requests again until the next reload").waitFor();
-  await recent.getByText(/is back$/).first().waitFor();
+  await history.getByRole("cell", { name: "the drain has ended" }).waitFor();
 }
 
 // A server fails its health checks, and returns.
@@ -115,14 +117,22 @@ async function health(page) {
   await section.getByRole("cell", { name: "healthy", exact: true }).waitFor();
   await tell("/fail");
   await section.getByRole("cell", { name: "unhealthy", exact: true }).waitFor();
-  const recent = page.getByRole("list", { name: "Recent changes of volatile" });
-  await recent.getByText(/is unhealthy$/).first().waitFor();
+  await section.getByRole("cell", { name: /unhealthy: the response was 500$/ }).waitFor();
   await visit(page, ["overview", "Overview"]);
   await page.getByRole("region", { name: "Attention" }).getByText(`volatile: ${address} is unhealthy`).waitFor();
   await visit(page, ["upstreams", "Upstreams"]);
   await tell("/recover");
   await section.getByRole("cell", { name: "healthy", exact: true }).waitFor();
-  await recent.getByText(/is back$/).first().waitFor();
+  // The history is the server's: another page has it as well.
+  await page.reload();
+  await page.getByText("Health history of volatile").click();
+  const history = page.getByRole("region", { name: "Health history of volatile" });
+  await history.getByRole("cell", { name: "its checks succeed" }).first().waitFor();
+  await history.getByRole("cell", { name: "the response was 500" }).first().waitFor();
+  await visit(page, ["overview", "Overview"]);
+  const events = page.getByRole("region", { name: "Events" });
+  await events.getByText(`volatile ${address} is unhealthy: the response was 500`).first().waitFor();
+  await events.getByText("the server has started").waitFor();
 }
 
 async function caches(page) {
@@ -149,7 +159,7 @@ async function caches(page) {
   await listed.getByRole("cell", { name: url, exact: true }).waitFor();
   await page.getByRole("button", { name: "Hit or miss, and why" }).click();
   await page.locator("pre").getByText(/hit/i).first().waitFor();
-  await page.locator("input[name=purge]").fill("http://shop.example/cached/b?token=s3cret");
+  await page.locator("input[name=purge]").fill(`http://shop.example${stored[4]}`);
   await page.getByRole("button", { name: "Purge …", exact: true }).click();
   const dialog = page.getByRole("dialog");
   await dialog.getByText("token=***").waitFor();
@@ -159,6 +169,12 @@ async function caches(page) {
   await dialog.getByRole("button", { name: "Purge" }).click();
   await page.getByText("1 responses were removed.").waitFor();
   await mostHits.waitFor({ state: "detached" });
+  await page.getByLabel("What").selectOption("tags");
+  await page.locator("input[name=purge]").fill("cached");
+  await page.getByRole("button", { name: "Purge …", exact: true }).click();
+  await dialog.getByText("2 stored responses are removed:").waitFor();
+  await dialog.getByText("token=***").waitFor();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
 }
 
 async function programs(page) {
@@ -166,7 +182,18 @@ async function programs(page) {
   await visit(page, ["programs", "Programs"]);
   const lua = page.getByRole("region", { name: "Lua programs" }).first();
   await lua.getByRole("cell", { name: /^[\d.]+ [KM]iB$/ }).first().waitFor();
+  await page.getByRole("region", { name: "Lua files" }).getByText("route lua").waitFor();
+  const failing = `/lua?fail=${encodeURIComponent(MARKUP)}`;
+  assert.equal(await send(failing), 500);
+  assert.equal(await send(failing), 500);
+  const error = page.getByText(/route lua, worker \d.* \(2 times\): .*page\.lua:\d: failed: /);
+  await error.click();
+  await page.locator("pre").getByText(/stack traceback/).waitFor();
   await checkAccess(page, "Lua programs");
+  await checkWidths(page, "Lua programs");
+  await page.getByRole("button", { name: "Restart Lua programs" }).click();
+  await page.getByText(/^\d+ new Lua VMs serve/).waitFor();
+  assert.equal(await send("/lua"), 200);
 }
 
 async function configuration(page) {
@@ -286,15 +313,18 @@ async function reader(browser) {
   await visit(page, ["routes", "Routes"]);
   await page.getByRole("button", { name: "Explain" }).waitFor();
   assert.equal(await page.getByRole("button", { name: "Send" }).count(), 0);
+  await visit(page, ["programs", "Programs"]);
+  await page.getByRole("region", { name: "Lua files" }).waitFor();
+  assert.equal(await page.getByRole("button", { name: /^Restart/ }).count(), 0);
   // What the page does not offer, the server refuses as well.
   const refused = await page.evaluate(async () => {
     const { proof } = JSON.parse(localStorage.getItem("tidegate-session"));
     const headers = { "Tidegate-Session": proof };
-    const statuses = ["/v1/reload", "/v1/send", "/v1/config/check"].map(async (path) =>
+    const statuses = ["/v1/reload", "/v1/send", "/v1/config/check", "/v1/lua/restart"].map(async (path) =>
       (await fetch(path, { method: "POST", headers, body: "{}" })).status);
     return Promise.all(statuses);
   });
-  assert.deepEqual(refused, [403, 403, 403]);
+  assert.deepEqual(refused, [403, 403, 403, 403]);
   await context.close();
 }
 
