@@ -15,9 +15,7 @@ use plugin::{
 };
 use wire::Known;
 
-use crate::last_method::{
-    Decision, LastMethod, LastMethodPlan, MaybeDecision, NOTHING_TO_HIDE, remove_headers,
-};
+use crate::last_method::{Decision, LastMethod, LastMethodPlan, NOTHING_TO_HIDE, remove_headers};
 use crate::method::{Attempt, AuthFilter, MethodPlan, Methods, Reason, Tried, forwarded};
 
 /// The plan of a filter that authenticates.
@@ -114,10 +112,7 @@ impl Middleware for MethodsBeforeLast {
     ) -> MaybeFuture<'a, HandlerResult> {
         if self.last.is_recipient(request) {
             return MaybeFuture::of(async move {
-                let decision = match self.last.clone().decide(request, NOTHING_TO_HIDE) {
-                    MaybeDecision::Made(decision) => decision,
-                    MaybeDecision::Pending(decide) => decide(request, NOTHING_TO_HIDE).await,
-                };
+                let decision = self.last.clone().decide(request, NOTHING_TO_HIDE).await;
                 self.methods.hide(request);
                 decision.follow(request, next).resolve().await
             });
@@ -151,11 +146,12 @@ impl MethodsBeforeLast {
             }
             Tried::Rejected(reason) => reason,
         };
-        match self.last.clone().decide(request, &|request| self.methods.hide(request)) {
-            MaybeDecision::Made(decision) => self.follow(decision, reason, request, next),
-            MaybeDecision::Pending(decide) => MaybeFuture::of(async move {
+        let hide = |request: &mut Request| self.methods.hide(request);
+        match self.last.clone().decide_at_once(request, &hide) {
+            Some(decision) => self.follow(decision, reason, request, next),
+            None => MaybeFuture::of(async move {
                 let hide = |request: &mut Request| self.methods.hide(request);
-                let decision = decide(request, &hide).await;
+                let decision = self.last.clone().decide(request, &hide).await;
                 self.follow(decision, reason, request, next).resolve().await
             }),
         }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use http_client::{Client, ClientOptions, ClientSettings, PoolLimits, Url};
 use message::{
-    Body, Consumer, Fault, FaultKind, HandlerResult, Headers, Request, Response, Target,
+    Body, Consumer, Fault, FaultKind, HandlerResult, Headers, LocalFuture, Request, Response,
+    Target,
 };
 use net::Resolver;
 use net::tls::ClientTls;
@@ -26,8 +27,8 @@ use wire::{Known, Method};
 use crate::credential::{CredentialId, CredentialKind};
 use crate::identity::in_clear;
 use crate::last_method::{
-    self, Decision, Hide, LastMethod, LastMethodPlan, MaybeDecision, NOTHING_TO_HIDE,
-    ResponseChange, remove_headers,
+    self, Decision, Hide, LastMethod, LastMethodPlan, NOTHING_TO_HIDE, ResponseChange,
+    remove_headers,
 };
 use crate::registry::Directory;
 
@@ -302,14 +303,16 @@ impl Middleware for ForwardAuthFilter {
 }
 
 impl LastMethod for ForwardAuthFilter {
-    fn decide(self: Rc<Self>, _: &mut Request, _: Hide<'_>) -> MaybeDecision {
-        MaybeDecision::pending(move |request, hide| {
-            Box::pin(async move {
-                match self.allowing_response(request, hide).await {
-                    Ok(response) => Decision::Allowed(self.for_client(response.headers)),
-                    Err(rejection) => Decision::Responded(rejection),
-                }
-            })
+    fn decide<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        hide: Hide<'a>,
+    ) -> LocalFuture<'a, Decision> {
+        Box::pin(async move {
+            match self.allowing_response(request, hide).await {
+                Ok(response) => Decision::Allowed(self.for_client(response.headers)),
+                Err(rejection) => Decision::Responded(rejection),
+            }
         })
     }
 }

@@ -25,26 +25,6 @@ pub(crate) enum Decision {
     Responded(HandlerResult),
 }
 
-/// A decision that is made, or what makes it where that has to be waited for.
-pub(crate) enum MaybeDecision {
-    Made(Decision),
-    Pending(PendingDecision),
-}
-
-/// The rest of a decision. It gets the same request, and `hide`, as [`LastMethod::decide`].
-pub(crate) type PendingDecision =
-    Box<dyn for<'a> FnOnce(&'a mut Request, Hide<'a>) -> LocalFuture<'a, Decision>>;
-
-impl MaybeDecision {
-    /// A decision that has to be waited for.
-    pub(crate) fn pending<F>(decide: F) -> MaybeDecision
-    where
-        F: for<'a> FnOnce(&'a mut Request, Hide<'a>) -> LocalFuture<'a, Decision> + 'static,
-    {
-        MaybeDecision::Pending(Box::new(decide))
-    }
-}
-
 /// The settings of a last method, checked and immutable.
 pub(crate) trait LastMethodPlan: FilterPlan {
     fn build_method(&self, worker: &WorkerContext) -> Rc<dyn LastMethod>;
@@ -61,9 +41,19 @@ pub(crate) trait LastMethod {
         false
     }
 
-    /// Decides about a request. Calls `hide` when it has read the credentials that it needs, and
-    /// before it prepares the request for being forwarded.
-    fn decide(self: Rc<Self>, request: &mut Request, hide: Hide<'_>) -> MaybeDecision;
+    /// Decides about a request without waiting, where that is possible. Calls `hide` when it has
+    /// read the credentials that it needs, and before it prepares the request for being forwarded.
+    fn decide_at_once(self: Rc<Self>, _: &mut Request, _hide: Hide<'_>) -> Option<Decision> {
+        None
+    }
+
+    /// Decides about a request that [`LastMethod::decide_at_once`] has not decided about, in the
+    /// same way.
+    fn decide<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        hide: Hide<'a>,
+    ) -> LocalFuture<'a, Decision>;
 
     /// Removes the credentials of this method from a request.
     fn hide(&self, _request: &mut Request) {}
@@ -78,10 +68,10 @@ pub(crate) fn call<'a>(
     request: &'a mut Request,
     next: Next,
 ) -> MaybeFuture<'a, HandlerResult> {
-    match method.decide(request, NOTHING_TO_HIDE) {
-        MaybeDecision::Made(decision) => decision.follow(request, next),
-        MaybeDecision::Pending(decide) => MaybeFuture::of(async move {
-            let decision = decide(request, NOTHING_TO_HIDE).await;
+    match method.clone().decide_at_once(request, NOTHING_TO_HIDE) {
+        Some(decision) => decision.follow(request, next),
+        None => MaybeFuture::of(async move {
+            let decision = method.decide(request, NOTHING_TO_HIDE).await;
             decision.follow(request, next).resolve().await
         }),
     }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use message::{Claims, Fault, FaultKind, HandlerResult, Request};
+use message::{Claims, Fault, FaultKind, HandlerResult, LocalFuture, Request};
 use plugin::{BackgroundPermit, MaybeFuture, Middleware, Next, WorkerContext};
 use telemetry::{CachePadded, Counter, families};
 use wire::Known;
@@ -16,7 +16,7 @@ use super::provider::{Provider, ProviderError};
 use super::session::{Lifetime, Refreshed, Refreshes, Session, Turn};
 use super::{Oidc, OidcPlan};
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
-use crate::last_method::{self, Decision, Hide, LastMethod, MaybeDecision, ResponseChange};
+use crate::last_method::{self, Decision, Hide, LastMethod, ResponseChange};
 use crate::method::rejections;
 use crate::registry::Directory;
 use crate::token::Rules;
@@ -138,34 +138,39 @@ impl LastMethod for OidcFilter {
         path == self.settings.callback || path == self.settings.logout
     }
 
-    fn decide(self: Rc<Self>, request: &mut Request, hide: Hide<'_>) -> MaybeDecision {
-        let path = request.target.path();
-        if path == self.settings.callback {
-            return MaybeDecision::pending(move |request, _| {
-                Box::pin(async move { Decision::Responded(self.call_back(request).await) })
-            });
-        }
-        if path == self.settings.logout {
-            return MaybeDecision::pending(move |request, _| {
-                Box::pin(async move { Decision::Responded(self.log_out(request).await) })
-            });
+    /// Allows a request whose session is good for now.
+    fn decide_at_once(self: Rc<Self>, request: &mut Request, hide: Hide<'_>) -> Option<Decision> {
+        if self.is_recipient(request) {
+            return None;
         }
         let now_s = net::clock::wall_secs();
         let opened = self.opened(request, now_s);
+        let opened = opened.filter(|opened| !opened.session.needs_refresh(now_s))?;
         hide(request);
-        match opened {
-            None => MaybeDecision::pending(move |request, _| {
-                Box::pin(async move {
-                    Decision::Responded(self.begin(request, Vec::new(), now_s).await)
-                })
-            }),
-            Some(opened) if opened.session.needs_refresh(now_s) => {
-                MaybeDecision::pending(move |request, _| {
-                    Box::pin(async move { self.refresh(request, &opened).await })
-                })
+        Some(self.allow(request, opened, now_s))
+    }
+
+    fn decide<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        hide: Hide<'a>,
+    ) -> LocalFuture<'a, Decision> {
+        Box::pin(async move {
+            let path = request.target.path();
+            if path == self.settings.callback {
+                return Decision::Responded(self.call_back(request).await);
             }
-            Some(opened) => MaybeDecision::Made(self.allow(request, opened, now_s)),
-        }
+            if path == self.settings.logout {
+                return Decision::Responded(self.log_out(request).await);
+            }
+            let now_s = net::clock::wall_secs();
+            let opened = self.opened(request, now_s);
+            hide(request);
+            match opened {
+                Some(opened) => self.refresh(request, &opened).await,
+                None => Decision::Responded(self.begin(request, Vec::new(), now_s).await),
+            }
+        })
     }
 
     /// The cookies of this filter are not meant for the upstream.
