@@ -133,28 +133,9 @@ impl RecordedSpans {
 impl Recorder {
     /// Begins a span.
     pub fn begin(self, name: &'static str, kind: SpanKind) -> OpenSpan {
-        let span = Span {
-            id: new_span_id(),
-            parent: Some(self.parent),
-            name: name.into(),
-            kind,
-            began_us: clock::precise_us(),
-            ended_us: 0,
-            attributes: Attributes::default(),
-            has_failed: true,
-            is_step: false,
-        };
+        let step = Span::step(name, self.parent, clock::precise_us(), 0);
+        let span = Span { id: new_span_id(), kind, has_failed: true, is_step: false, ..step };
         OpenSpan { spans: self.spans, span }
-    }
-
-    /// Begins a step that lasts until it is ended as a span is; `None` if steps are not recorded.
-    pub fn open_step(self, name: &'static str) -> Option<OpenSpan> {
-        if self.spans.recording.get() != Recording::Steps {
-            return None;
-        }
-        let mut open = self.begin(name, SpanKind::Internal);
-        open.span.is_step = true;
-        Some(open)
     }
 
     /// The time at which a step begins; `None` if steps are not recorded.
@@ -164,17 +145,7 @@ impl Recorder {
 
     /// Records a step that has ended, and began at this time. `describe` adds its attributes.
     pub fn end_step(&self, name: &'static str, began_us: u64, describe: impl FnOnce(&mut Span)) {
-        let mut span = Span {
-            id: SpanId::default(),
-            parent: Some(self.parent),
-            name: name.into(),
-            kind: SpanKind::Internal,
-            began_us,
-            ended_us: clock::precise_us(),
-            attributes: Attributes::default(),
-            has_failed: false,
-            is_step: true,
-        };
+        let mut span = Span::step(name, self.parent, began_us, clock::precise_us());
         describe(&mut span);
         self.spans.add(span);
     }
@@ -260,6 +231,18 @@ impl RequestTrace {
         Some(Recorder { spans, parent: self.position.span_id })
     }
 
+    /// Begins a step that lasts until it is ended as a span is; `None` if steps are not recorded.
+    #[inline]
+    pub fn open_step(&self, name: &'static str) -> Option<Box<OpenSpan>> {
+        let spans = self.spans.as_ref()?;
+        if spans.recording.get() != Recording::Steps {
+            return None;
+        }
+        let step = Span::step(name, self.position.span_id, clock::precise_us(), 0);
+        let span = Span { has_failed: true, ..step };
+        Some(Box::new(OpenSpan { spans: spans.clone(), span }))
+    }
+
     /// Begins a span of the request: the position moves into it. `None` if nothing is recorded.
     pub fn enter(&mut self, name: &'static str, kind: SpanKind) -> Option<OpenSpan> {
         let open = self.recorder()?.begin(name, kind);
@@ -293,6 +276,21 @@ pub struct OpenSpan {
 }
 
 impl Span {
+    /// A step without attributes.
+    pub fn step(name: &'static str, parent: SpanId, began_us: u64, ended_us: u64) -> Span {
+        Span {
+            id: SpanId::default(),
+            parent: Some(parent),
+            name: name.into(),
+            kind: SpanKind::Internal,
+            began_us,
+            ended_us,
+            attributes: Attributes::default(),
+            has_failed: false,
+            is_step: true,
+        }
+    }
+
     /// Adds an attribute, by its name in OpenTelemetry's semantic conventions where it has one.
     #[inline]
     pub fn set<'a>(&mut self, name: &str, value: impl Into<AttributeValue<'a>>) {

@@ -1,7 +1,7 @@
 //! What a trace has of a route: spans of the stages that wait or surround the rest of it, and steps
 //! of those that respond at once.
 
-use message::{HandlerResult, OpenSpan, Recorder, Request, RequestTrace, SpanKind};
+use message::{HandlerResult, OpenSpan, Recorder, Request, SpanKind};
 
 use super::{Handler, Step};
 
@@ -45,11 +45,11 @@ pub(super) fn enter_span(request: &mut Request, name: &'static str) -> Option<Bo
 /// Begins the span of a handler. One that responds at once is a step, as such filters are.
 #[inline]
 pub(super) fn enter_handler(request: &mut Request, handler: &dyn Handler) -> Option<Box<OpenSpan>> {
-    if !handler.is_instant() {
-        return enter_span(request, handler.name());
+    let trace = request.trace.as_ref()?;
+    match handler.is_instant() {
+        true => trace.open_step(handler.name()),
+        false => enter_span(request, handler.name()),
     }
-    let recorder = request.trace.as_ref().and_then(RequestTrace::recorder)?;
-    recorder.open_step(handler.name()).map(Box::new)
 }
 
 /// Ends the span of a stage that has responded.
