@@ -63,6 +63,11 @@ fn names(request: &Json) -> Vec<&str> {
     steps.iter().map(|step| step["name"].as_str().expect("a name")).collect()
 }
 
+fn step<'r>(request: &'r Json, name: &str) -> &'r Json {
+    let mut steps = request["steps"].as_array().expect("steps").iter();
+    steps.find(|step| step["name"] == name).unwrap_or_else(|| panic!("no {name}: {request}"))
+}
+
 #[test]
 fn a_request_is_shown_from_the_socket_to_its_response() {
     let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
@@ -84,16 +89,51 @@ fn a_request_is_shown_from_the_socket_to_its_response() {
     let expected = ["accept", "request_id", "cache", "upstream", "upstream attempt"];
     let seen: Vec<&str> = expected.into_iter().filter(|name| names.contains(name)).collect();
     assert_eq!(seen, expected, "{names:?}");
-    let step = |name: &str| {
-        let steps = request["steps"].as_array().expect("steps");
-        steps.iter().find(|step| step["name"] == name).unwrap_or_else(|| panic!("{name}")).clone()
-    };
+    let step = |name: &str| step(&request, name);
     assert!(step("accept")["at_us"].as_i64().is_some_and(|at| at <= 0), "{request}");
     let response = step("response");
     let reason = &response["attributes"]["http.response.header.cache-status"];
     assert!(reason.as_str().is_some_and(|reason| reason.contains("fwd=uri-miss")), "{response}");
+    assert_eq!(names[..2], ["accept", "request head"], "{names:?}");
+    assert_eq!(step("response body")["attributes"]["http.response.body.size"], 5);
     let depths = ["cache", "upstream", "upstream attempt"].map(|name| step(name)["depth"].clone());
     assert_eq!(depths, [0.into(), 1.into(), Json::from(2)]);
+}
+
+#[test]
+fn the_body_of_a_request_is_a_step() {
+    let upstream = Upstream::start(|peer| {
+        while !peer.at_end() {
+            peer.read_head();
+            peer.expect("abc");
+            peer.send("HTTP/1.1 204 No Content\r\n\r\n");
+        }
+    });
+    let ping = "- { name: ping, match: { path: /ping }, handler: { respond: { body: pong } } }";
+    let config = with_token(&behind(&upstream, ""))
+        .replace("routes: [", &format!("routes:\n  {ping}\n  - "))
+        .replace("{ upstream: app } }]", "{ upstream: app } }");
+    let server = Tidegate::start(&config);
+    let mut watcher = Watcher::new(&server, "");
+    for (path, version, unread) in [
+        ("upload", "--http1.1", Json::Null),
+        ("upload", "--http2-prior-knowledge", Json::Null),
+        ("ping", "--http1.1", "true".into()),
+        ("ping", "--http2-prior-knowledge", "true".into()),
+    ] {
+        let url = format!("http://{}/{path}", server.address("web"));
+        let arguments = ["-sSf", "--max-time", "20", "--data", "abc", version, &url];
+        let exit = Process::run(Command::new("curl").args(arguments));
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+        let request = watcher.request();
+        let body = step(&request, "request body");
+        assert_eq!(body["failed"], false, "{request}");
+        assert_eq!(body["attributes"]["tidegate.unread"], unread, "{request}");
+        let size = if unread.is_null() { 3 } else { 0 };
+        assert_eq!(body["attributes"]["http.request.body.size"], size, "{request}");
+        let is_empty = !names(&request).contains(&"response body");
+        assert_eq!(is_empty, path == "upload", "{request}");
+    }
 }
 
 #[test]
@@ -154,7 +194,7 @@ fn a_request_over_tls_has_its_handshake() {
     assert_eq!(exit.stdout, "pong", "{exit:?}");
     let request = watcher.request();
     let names = names(&request);
-    assert_eq!(names[..2], ["accept", "tls handshake"], "{names:?}");
+    assert_eq!(names[..3], ["accept", "tls handshake", "request head"], "{names:?}");
     let handshake = &request["steps"][1];
     assert!(handshake["took_us"].as_u64().is_some_and(|took_us| took_us > 0), "{handshake}");
     assert_eq!(handshake["attributes"]["tls.protocol.version"], "TLSv1.3");

@@ -1,5 +1,6 @@
 //! Limits of a request's body while it arrives, over any version of HTTP: its length, and the time
-//! that the client may take. Also what the exchange holds during that time.
+//! that the client may take. Also its step in the live log, and what the exchange holds during that
+//! time.
 
 use std::cell::RefCell;
 use std::rc::Weak;
@@ -11,7 +12,15 @@ use net::clock::{self, Moment};
 use telemetry::{LimitHit, WorkerMetrics};
 
 use crate::allowance::Allowance;
-use message::{Bounds, Fault, FaultKind, Frame, HeldResource};
+use message::{Bounds, Fault, FaultKind, Frame, HeldResource, OpenSpan, Request, RequestTrace};
+
+/// How a body ends.
+pub(crate) enum BodyEnd<'f> {
+    Whole,
+    /// It is dropped before its end.
+    Unread,
+    Failed(&'f Fault),
+}
 
 /// A body that arrives.
 pub(crate) struct BodyProgress {
@@ -20,16 +29,45 @@ pub(crate) struct BodyProgress {
     allowance: Allowance,
     /// When the body has to be whole.
     ends: Moment,
+    /// The body in the live log, until it is whole.
+    step: Option<Box<OpenSpan>>,
 }
 
 impl BodyProgress {
+    /// A body that arrives from now on.
     pub(crate) fn new(bounds: &Bounds) -> BodyProgress {
         BodyProgress {
             bytes_max: bounds.body,
             received: 0,
             allowance: Allowance::new(bounds.body_timeout),
             ends: bounds.body_total.map_or(Moment::NEVER, |total| clock::now().after(total)),
+            step: None,
         }
+    }
+
+    /// The body of a request, which is a step of it.
+    pub(crate) fn of(request: &Request, bounds: &Bounds) -> BodyProgress {
+        let open = |trace: &RequestTrace| trace.open_step("request body");
+        BodyProgress { step: request.trace.as_ref().and_then(open), ..BodyProgress::new(bounds) }
+    }
+
+    /// Ends the step of the body, if it is recorded.
+    #[inline]
+    pub(crate) fn end(&mut self, end: BodyEnd<'_>) {
+        if let Some(step) = self.step.take() {
+            self.end_step(*step, end);
+        }
+    }
+
+    #[cold]
+    fn end_step(&self, mut step: OpenSpan, end: BodyEnd<'_>) {
+        step.set("http.request.body.size", self.received);
+        match end {
+            BodyEnd::Whole => {}
+            BodyEnd::Unread => step.set("tidegate.unread", "true"),
+            BodyEnd::Failed(fault) => step.set("error.type", fault.slug()),
+        }
+        step.end(&mut None, matches!(end, BodyEnd::Failed(_)));
     }
 
     /// The client has sent so many bytes of the body.

@@ -5,15 +5,17 @@
 //! request is recorded in any case if the settings say so; its upstream has been told otherwise.
 //! While a client watches the live log, every request is recorded for it that it can take.
 
+mod steps;
+
 use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 
 use message::{
-    Attributes, FinishedTrace, Headers, Name, Recording, Request, RequestTrace, Span, SpanKind,
-    TraceFields, TraceQueue, new_span_id,
+    Attributes, Headers, Name, Recording, Request, RequestTrace, Span, SpanKind, TraceFields,
+    TraceQueue, new_span_id,
 };
 use plugin::CredentialPlace;
-use wire::trace_context::{SpanId, TraceContext, TraceId, b3_decision};
+use wire::trace_context::{TraceContext, TraceId, b3_decision};
 use wire::{IpText, Known};
 
 use crate::access_log::Masks;
@@ -161,7 +163,7 @@ impl Tracer {
             if !route.is_empty() {
                 span.name = [&*span.name, " ", route].concat().into();
             }
-            add_connection_steps(&mut finished, request);
+            steps::add(&mut finished, request, end);
             finished.spans.push(span);
             live_log::push(&watching, &finished);
         }
@@ -291,45 +293,6 @@ impl TracerSettings {
         let is_slow = self.slow_us.is_some_and(|slow_us| duration_us >= slow_us);
         let is_wanted = trace.context().is_sampled() || is_slow || self.failures && has_failed;
         self.queue.as_ref().filter(|_| is_wanted)
-    }
-}
-
-/// Adds how the connection of a request began.
-fn add_connection_steps(trace: &mut FinishedTrace, request: &Request) {
-    let facts = &request.facts;
-    let parent = trace.context.span_id;
-    let mut add = |name: &'static str, began_us, ended_us, describe: &dyn Fn(&mut Span)| {
-        let mut span = Span {
-            id: SpanId::default(),
-            parent: Some(parent),
-            name: name.into(),
-            kind: SpanKind::Internal,
-            began_us,
-            ended_us,
-            attributes: Attributes::default(),
-            has_failed: false,
-            is_step: true,
-        };
-        describe(&mut span);
-        trace.spans.push(span);
-    };
-    let accepted_us = facts.times.accepted_us;
-    if accepted_us == 0 {
-        return; // a request within a Lua program has no connection that was accepted here
-    }
-    add("accept", accepted_us, accepted_us, &|span: &mut Span| {
-        span.set("tidegate.listener", &*facts.listener);
-        span.set_bytes("network.peer.address", IpText::new(facts.peer_ip()).as_bytes());
-    });
-    if let Some(tls) = &facts.tls {
-        add("tls handshake", accepted_us, facts.times.secured_us, &|span: &mut Span| {
-            span.set("tls.protocol.version", tls.version_name());
-            span.set("tls.cipher", tls.cipher_name());
-            span.set("tls.resumed", if tls.is_resumed { "true" } else { "false" });
-            if let Some(name) = &tls.server_name {
-                span.set("tls.client.server_name", &**name);
-            }
-        });
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Request {
     pub upgrade: bool,
     /// Microseconds on the worker's clock when the head was whole.
     pub began_us: u64,
+    /// How many microseconds before that its first bytes came; 0 if it came at once.
+    pub head_us: u32,
     /// The route that was chosen; `None` until then.
     pub route: Option<Rc<RouteInfo>>,
     /// What the path parameters of the route matched.
@@ -134,6 +136,7 @@ impl Request {
             facts,
             upgrade: false,
             began_us: net::clock::now_us(),
+            head_us: 0,
             route: None,
             params: Params::default(),
             request_id: None,
@@ -163,6 +166,7 @@ impl Request {
         self.body = Body::Empty;
         self.facts = NOBODY.with(Rc::clone);
         self.countries = None;
+        self.head_us = 0;
         self.route = None;
         self.params.clear();
         self.request_id = None;
@@ -181,6 +185,12 @@ impl Request {
                 spare.push(self);
             }
         });
+    }
+
+    /// Notes when the first bytes of the head came, of a head that did not come at once.
+    pub fn note_first_byte(&mut self, first_us: u64) {
+        let head_us = self.began_us.saturating_sub(first_us);
+        self.head_us = u32::try_from(head_us).unwrap_or(u32::MAX);
     }
 
     /// The name of the authenticated consumer.
@@ -240,6 +250,7 @@ impl Request {
             scheme: self.scheme,
             upgrade: self.upgrade,
             began_us: self.began_us,
+            head_us: self.head_us,
             route: self.route.clone(),
             params: self.params.clone(),
             request_id: self.request_id.clone(),

@@ -13,7 +13,7 @@ use wire::h1::{ChunkDecoder, ChunkEvent, Framing};
 
 use super::connection_io::ConnectionIo;
 use super::unread_body::UnreadBody;
-use crate::receiving::BodyProgress;
+use crate::receiving::{BodyEnd, BodyProgress};
 use message::{Body, BodyStream, Bounds, Fault, Frame, Headers, Request};
 
 /// How the body is delimited, and how much is left.
@@ -36,11 +36,11 @@ impl RequestBody {
     pub(crate) fn new(
         io: Rc<ConnectionIo>,
         decoder: Decoder,
-        bounds: &Bounds,
+        progress: BodyProgress,
         expects: bool,
     ) -> RequestBody {
         *io.unread_body.borrow_mut() = UnreadBody::Held;
-        RequestBody { io, decoder, progress: BodyProgress::new(bounds), expects, failed: false }
+        RequestBody { io, decoder, progress, expects, failed: false }
     }
 
     /// The body has been read to its end: the next byte belongs to the next request, even
@@ -55,13 +55,19 @@ impl RequestBody {
         let admitted = self.progress.admit(data, &self.io.metrics);
         self.io.body_bytes.set(self.progress.received());
         match admitted {
-            Ok(frame) => Poll::Ready(Some(Ok(frame))),
+            Ok(frame) => {
+                if matches!(self.decoder, Decoder::Done) {
+                    self.progress.end(BodyEnd::Whole);
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
             Err(fault) => self.fail(fault),
         }
     }
 
     fn fail(&mut self, fault: Fault) -> Poll<Option<Result<Frame, Fault>>> {
         self.failed = true;
+        self.progress.end(BodyEnd::Failed(&fault));
         Poll::Ready(Some(Err(fault.closing())))
     }
 
@@ -92,7 +98,8 @@ pub(super) fn attach(
         Framing::Length(length) => Decoder::Length(length),
         Framing::Chunked => Decoder::Chunked(ChunkDecoder::new(trailers_max)),
     };
-    request.body = Body::stream(RequestBody::new(io.clone(), decoder, bounds, expects));
+    let progress = BodyProgress::of(request, bounds);
+    request.body = Body::stream(RequestBody::new(io.clone(), decoder, progress, expects));
     Ok(())
 }
 
@@ -140,6 +147,7 @@ impl BodyStream for RequestBody {
                         Ok(ChunkEvent::Data(data)) => return self.admit(data),
                         Ok(ChunkEvent::End(trailers)) => {
                             self.finish();
+                            self.progress.end(BodyEnd::Whole);
                             if trailers.fields.is_empty() {
                                 return Poll::Ready(None);
                             }
@@ -163,6 +171,7 @@ impl BodyStream for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
+        self.progress.end(BodyEnd::Unread);
         let decoder = std::mem::replace(&mut self.decoder, Decoder::Done);
         let unread_body = match decoder {
             // `finish` has recorded it already, and the next request may have begun.

@@ -14,6 +14,7 @@ use super::connection_io::ConnectionIo;
 use super::next_step::NextStep;
 use super::unread_body::UnreadBody;
 use crate::listener_snapshot::Service;
+use crate::receiving::BodyProgress;
 use message::{BodyStream, Bounds};
 
 /// The longest rest that is discarded.
@@ -67,7 +68,7 @@ pub(super) async fn rest_of_body(
         UnreadBody::Lost | UnreadBody::Held => return NextStep::linger(CloseReason::BodyUnread),
     };
     let bounds = Bounds { body: REST_BYTES_MAX, ..*bounds };
-    let mut rest = RequestBody::new(io.clone(), decoder, &bounds, false);
+    let mut rest = RequestBody::new(io.clone(), decoder, BodyProgress::new(&bounds), false);
     loop {
         match std::future::poll_fn(|cx| rest.poll_frame(cx)).await {
             Some(Ok(_)) => {}

@@ -108,6 +108,7 @@ pub(super) async fn rest_of_head(
     snapshot: &ListenerSnapshot,
 ) -> Result<ReceivedRequest, HeadError> {
     let io: &ConnectionIo = &connection.io;
+    let first_us = net::clock::now_us();
     // The part is copied, so that a slow client costs what it sent and not a block.
     let mut partial = net::detach(&io.input.take());
     let mut has_line = partial.contains(&b'\n');
@@ -142,7 +143,8 @@ pub(super) async fn rest_of_head(
         }
         match parse(&partial, connection, snapshot) {
             Ok(None) => {}
-            Ok(Some(received)) => {
+            Ok(Some(mut received)) => {
+                received.request.note_first_byte(first_us);
                 partial.advance(received.length);
                 io.unread(partial.freeze());
                 return Ok(received);

@@ -10,7 +10,7 @@ use telemetry::LimitHit;
 use wire::h1::Framing;
 
 use super::stream::{Piece, Stream};
-use crate::receiving::BodyProgress;
+use crate::receiving::{BodyEnd, BodyProgress};
 use message::{Body, BodyStream, Bounds, Fault, Frame, Request};
 
 pub(super) struct RequestBody {
@@ -41,7 +41,7 @@ pub(super) fn attach(
         Framing::Length(length) => Some(length),
         Framing::Chunked => None,
     };
-    let progress = BodyProgress::new(bounds);
+    let progress = BodyProgress::of(request, bounds);
     let stream = stream.clone();
     request.body = Body::stream(RequestBody { stream, length, progress, expects, is_over: false });
     Ok(())
@@ -83,6 +83,11 @@ impl BodyStream for RequestBody {
                 Some(Err(ready!(self.progress.poll_wait(cx, timer, held, metrics))))
             }
         };
+        match &frame {
+            Some(Ok(Frame::Data(_))) if self.length != Some(0) => {}
+            Some(Err(fault)) => self.progress.end(BodyEnd::Failed(fault)),
+            Some(Ok(_)) | None => self.progress.end(BodyEnd::Whole),
+        }
         self.is_over = !matches!(frame, Some(Ok(Frame::Data(_))));
         Poll::Ready(frame)
     }
@@ -94,6 +99,7 @@ impl BodyStream for RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
+        self.progress.end(BodyEnd::Unread);
         self.stream.discard();
     }
 }

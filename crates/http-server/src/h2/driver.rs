@@ -243,6 +243,9 @@ impl Driver {
         let (is_busy, is_stalled) = {
             let protocol = connection.protocol.borrow();
             self.is_within_frame = protocol.is_within_frame();
+            let began_us = self.streams.section_began_us;
+            self.streams.section_began_us =
+                protocol.is_within_section().then(|| began_us.unwrap_or_else(clock::now_us));
             let is_busy = protocol.streams() > 0;
             (is_busy, is_busy && protocol.is_stalled())
         };

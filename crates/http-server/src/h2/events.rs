@@ -17,9 +17,11 @@ use message::{Fault, Headers};
 impl Streams {
     /// Handles one event. The protocol still has the fields of a request or of trailers.
     pub(super) fn handle(&mut self, event: Event, cx: &mut Context<'_>) {
+        // The event after a section in part is the one of that section.
+        let first_us = self.section_began_us.take();
         match event {
             Event::Request { stream, head, protocol, ends } => {
-                self.request(stream, head, protocol, ends, cx);
+                self.request(stream, head, protocol, ends, first_us, cx);
             }
             Event::Rejected { stream, reject } => self.reject(stream, &Fault::rejected(reject)),
             Event::Data { stream, data, ends } => match self.get(stream) {
@@ -59,6 +61,7 @@ impl Streams {
         mut head: RequestHead,
         protocol: Option<Span>,
         ends: bool,
+        first_us: Option<u64>,
         cx: &mut Context<'_>,
     ) {
         let snapshot = self.connection.service.snapshot();
@@ -78,6 +81,9 @@ impl Streams {
                 Ok(request) => request,
                 Err(fault) => return self.reject(key, &fault),
             };
+        if let Some(first_us) = first_us {
+            request.note_first_byte(first_us);
+        }
         if is_tunnel {
             tunnel::request_upgrade(&mut request);
         }

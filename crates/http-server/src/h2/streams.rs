@@ -12,11 +12,13 @@ use super::stream::Stream;
 pub(super) struct Streams {
     pub(super) connection: Rc<Http2Connection>,
     streams: Vec<Rc<Stream>>,
+    /// When the field section began that has arrived in part, in microseconds.
+    pub(super) section_began_us: Option<u64>,
 }
 
 impl Streams {
     pub(super) fn new(connection: Rc<Http2Connection>) -> Streams {
-        Streams { connection, streams: Vec::new() }
+        Streams { connection, streams: Vec::new(), section_began_us: None }
     }
 
     /// The stream of this key, if its request has begun and its slot has no other yet.

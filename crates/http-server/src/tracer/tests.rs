@@ -174,6 +174,6 @@ fn one_recording_serves_the_exporter_and_the_live_log() {
     tracer.end(&request, &end(200, 1));
     let watched = watch.queue().pop().unwrap();
     let names: Vec<_> = watched.spans.iter().map(|span| &*span.name).collect();
-    assert_eq!(names, ["a filter", "GET"]);
+    assert_eq!(names, ["request head", "a filter", "response body", "GET"]);
     assert_eq!(settings.queue.unwrap().pop().unwrap().spans, 1);
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_server::Service;
-use message::{Body, BodyStream, Fault, Frame, Response};
+use message::{Body, BodyStream, Fault, Frame, Request, Response};
 use net::manual_time::{advance, block_on, idle};
 use net::{Stream, Timer};
 
@@ -53,6 +53,23 @@ fn headers_have_a_time_that_their_pauses_do_not_extend() {
         assert!(client.is_open_and_silent().await);
         advance(seconds(2)).await;
         assert!(client.rest().await.starts_with("HTTP/1.1 408 "));
+    });
+}
+
+#[test]
+fn a_head_in_parts_is_timed_from_its_first_byte() {
+    block_on(async {
+        let timed =
+            |request: &mut Request| Ok(Response::text(200, format!("{:9}", request.head_us)));
+        let mut client = Client::connect(serve(Vec::new(), Answers(timed))).await;
+        client.send("GET / HTTP/1.1\r\n").await;
+        advance(seconds(2)).await;
+        client.send("Host: a\r\n\r\n").await;
+        client.head().await;
+        assert_eq!(client.read(9).await, "  2000000");
+        client.send(PING).await;
+        client.head().await;
+        assert_eq!(client.read(9).await, "        0");
     });
 }
 

@@ -18,21 +18,18 @@ pub(crate) fn request_text(line: &Value) -> String {
     let mut page = String::new();
     add_line(&mut page, &summary(line, attributes));
     let at_us = |step: &Value| step["at_us"].as_i64().unwrap_or(0);
-    let (of_connection, of_request): (Vec<_>, Vec<_>) =
-        list(line, "steps").partition(|step| is_of_connection(step));
-    for step in of_connection {
+    let (before_route, after_route): (Vec<_>, Vec<_>) =
+        list(line, "steps").partition(|step| is_before_route(step));
+    for step in before_route {
         add_step(&mut page, at_us(step), step["took_us"].as_u64(), &described(step));
     }
     add_step(&mut page, 0, None, &route(line, attributes));
-    for step in of_request {
+    for step in after_route {
         add_step(&mut page, at_us(step), step["took_us"].as_u64(), &described(step));
     }
-    let duration_us = line["duration_us"].as_i64().unwrap_or(0);
-    let end = match attributes["http.response.body.size"].as_u64() {
-        Some(bytes) => format!("end of the response, {bytes} bytes of body"),
-        None => "tunnel".to_owned(),
-    };
-    add_step(&mut page, duration_us, None, &end);
+    if attributes["http.response.body.size"].is_null() {
+        add_step(&mut page, line["duration_us"].as_i64().unwrap_or(0), None, "tunnel");
+    }
     match line["steps_dropped"].as_u64() {
         None | Some(0) => {}
         Some(dropped) => add_line(&mut page, &format!("  and {dropped} further steps")),
@@ -40,9 +37,9 @@ pub(crate) fn request_text(line: &Value) -> String {
     page
 }
 
-/// True for how the connection began, which may be long before the request.
-fn is_of_connection(step: &Value) -> bool {
-    matches!(step["name"].as_str(), Some("accept" | "tls handshake"))
+/// True for how the connection began, which may be long before the request, and for its head.
+fn is_before_route(step: &Value) -> bool {
+    matches!(step["name"].as_str(), Some("accept" | "tls handshake" | "request head"))
 }
 
 fn summary(line: &Value, attributes: &Value) -> String {
@@ -177,20 +174,25 @@ mod tests {
             "steps": [
                 { "name": "accept", "at_us": -1_500_000, "took_us": 0, "depth": 0, "failed": false,
                   "attributes": { "tidegate.listener": "web" } },
+                { "name": "request head", "at_us": -40, "took_us": 40, "depth": 0, "failed": false,
+                  "attributes": {} },
                 { "name": "cors", "at_us": 5, "took_us": 2, "depth": 0, "failed": false,
                   "attributes": { "tidegate.message": "response" } },
                 { "name": "upstream attempt", "at_us": 90, "took_us": 800, "depth": 1,
                   "failed": true,
                   "attributes": { "server.address": "10.0.0.1", "error.type": "x" } },
+                { "name": "response body", "at_us": 11_300, "took_us": 1000, "depth": 0,
+                  "failed": false, "attributes": { "http.response.body.size": 20 } },
             ],
         });
         let expected = "\
 2026-11-23T10:00:00.000Z GET http://shop.example/a?b=c 502 12.3ms client=10.0.0.9 fault=refused
     -1.50s       0us  accept listener=web
+     -40us      40us  request head
       +0us            route shop: path /a
       +5us       2us  cors of the response
      +90us     800us    upstream attempt 10.0.0.1 x (failed)
-   +12.3ms            end of the response, 20 bytes of body
+   +11.3ms     1.0ms  response body size=20
   and 2 further steps
 ";
         assert_eq!(request_text(&line), expected);

@@ -322,6 +322,11 @@ impl<P: Payload> Connection<P> {
         self.block.is_some() || !self.partial.is_empty()
     }
 
+    /// Whether a field section has arrived in part, at least the type of its first frame.
+    pub fn is_within_section(&self) -> bool {
+        self.block.is_some() || self.partial.get(3) == Some(&frame::HEADERS)
+    }
+
     /// Whether received bytes have not become events yet.
     pub fn has_input(&self) -> bool {
         !self.input.is_empty()

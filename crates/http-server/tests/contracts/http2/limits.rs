@@ -115,6 +115,29 @@ fn an_incomplete_frame_has_the_time_of_a_head() {
 }
 
 #[test]
+fn a_head_in_parts_is_timed_from_its_first_byte() {
+    block_on(async {
+        let times: Rc<RefCell<Vec<u32>>> = Rc::default();
+        let noted = times.clone();
+        let (client, _service) = connect(Answers(move |request: &mut Request| {
+            noted.borrow_mut().push(request.head_us);
+            Ok(Response::text(200, ""))
+        }));
+        // A GET of `/` from `a`.
+        let fields = [0x82, 0x86, 0x84, 0x41, 1, b'a'];
+        let whole = |stream| frame(1, 5, stream, &fields);
+        let (first, rest) = (whole(1)[..10].to_vec(), whole(1)[10..].to_vec());
+        send_raw(&client.stream, [beginning(), first].concat()).await;
+        advance(seconds(2)).await;
+        send_raw(&client.stream, [rest, whole(3), frame(1, 1, 5, &fields[..2])].concat()).await;
+        advance(seconds(1)).await;
+        send_raw(&client.stream, [frame(9, 4, 5, &fields[2..]), whole(7)].concat()).await;
+        idle().await;
+        assert_eq!(*times.borrow(), [2_000_000, 0, 1_000_000, 0]);
+    });
+}
+
+#[test]
 fn a_body_that_stops_is_rejected_and_the_connection_serves_on() {
     block_on(async {
         let (mut client, service) = connect(counting());
