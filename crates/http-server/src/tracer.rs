@@ -8,6 +8,7 @@
 mod steps;
 
 use std::cell::{RefCell, RefMut};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use message::{
@@ -54,6 +55,8 @@ pub struct Tracer {
     live: Arc<LiveLog>,
     live_clients: RefCell<LiveClients>,
     masks: Masks,
+    /// A random part of the identities that begin here.
+    id_part: u64,
 }
 
 /// The end of a request.
@@ -80,8 +83,8 @@ impl Tracer {
         live: Arc<LiveLog>,
         secrets: impl IntoIterator<Item = CredentialPlace>,
     ) -> Tracer {
-        let live_clients = RefCell::default();
-        Tracer { settings, live, live_clients, masks: Masks::new(secrets) }
+        let (live_clients, masks) = (RefCell::default(), Masks::new(secrets));
+        Tracer { settings, live, live_clients, masks, id_part: RandomState::new().hash_one(()) }
     }
 
     /// Begins the trace of a request, or continues that of its client, if it is to be traced or
@@ -96,7 +99,7 @@ impl Tracer {
 
     fn begin_trace(&self, request: &mut Request, is_watched: bool) {
         let Some(settings) = &self.settings else {
-            let context = TraceContext::new(new_trace_id(), new_span_id(), false);
+            let context = TraceContext::new(self.new_trace_id(), new_span_id(), false);
             request.trace = Some(RequestTrace::begin(context, None, None, Recording::Steps));
             return;
         };
@@ -108,7 +111,7 @@ impl Tracer {
         let context = match incoming {
             Some(Incoming { context, decision: Some(_), .. }) => context,
             Some(Incoming { context, decision: None, .. }) => settings.decided(context.trace_id),
-            None => settings.decided(new_trace_id()),
+            None => settings.decided(self.new_trace_id()),
         };
         let may_record = context.is_sampled() || settings.failures || settings.slow_us.is_some();
         let recording = match settings.queue.is_some() && may_record {
@@ -119,6 +122,12 @@ impl Tracer {
         let context = context.with_span(new_span_id());
         request.trace =
             Some(RequestTrace::begin(context, parent, Some(settings.fields), recording));
+    }
+
+    /// A random identity, which is never zero. The generator has 64 bits of state, so that two
+    /// workers may come to the same state: half of the identity has bits of this worker, too.
+    fn new_trace_id(&self) -> TraceId {
+        (fastrand::u128(..) ^ u128::from(self.id_part)).max(1).to_ne_bytes()
     }
 
     /// Ends the trace of a request, and passes what is recorded to the exporter and to the clients
@@ -341,11 +350,6 @@ fn remove_fields(headers: &mut Headers, fields: TraceFields) {
             headers.remove(*name);
         });
     }
-}
-
-/// A random identity, which is never zero.
-fn new_trace_id() -> TraceId {
-    fastrand::u128(..).max(1).to_ne_bytes()
 }
 
 #[cfg(test)]

@@ -48,6 +48,15 @@ fn a_share_of_new_traces_is_sampled() {
 }
 
 #[test]
+fn workers_whose_generators_agree_begin_other_traces() {
+    let first = || {
+        fastrand::seed(7);
+        begun(&settings(1.0), &[]).0.trace_id
+    };
+    assert_ne!(first(), first());
+}
+
+#[test]
 fn the_decision_depends_on_the_trace_alone() {
     let settings = settings(0.5);
     let mut low = [0xFF; 16];
