@@ -26,10 +26,11 @@ pub const MARKS_MS: u64 = 5 * 60 * 1000;
 pub const SUMMARY_MARKS: usize = 50;
 /// Most conditions that a client of the live log may name.
 pub const LOG_CONDITIONS: usize = 16;
-/// The pause between two looks at the live log, and the most lines of each: 1000 a second. Few at a
-/// time, because a worker may wait for the core on which they are written.
+/// The pause between two looks at the live log, and the most lines of each: some more than the 1000
+/// a second that are recorded under load. Few at a time, because a worker may wait for the core on
+/// which they are written.
 pub const LOG_PAUSE: Duration = Duration::from_millis(20);
-pub const LINES_PER_PAUSE: usize = 20;
+pub const LINES_PER_PAUSE: usize = 24;
 /// After this time without a request a client of the live log gets an empty line.
 pub const LOG_SILENCE: Duration = Duration::from_secs(10);
 /// Routes whose rules a client's live log remembers.

@@ -2,8 +2,8 @@
 //!
 //! Owns the clients that watch, and their filters. Promises that a request costs one load while no
 //! client watches; that a worker never waits for a client: a request that finds the queue of its
-//! client full is dropped and counted; and that memory is bounded, because queues and texts are.
-//! Never decides how a request is shown: `admin` does.
+//! client full, or that comes too soon after others, is dropped and counted; and that memory is
+//! bounded, because queues and texts are. Never decides how a request is shown: `admin` does.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,11 +58,32 @@ struct LiveClient {
     queue: Arc<LiveQueue>,
 }
 
+/// How fast requests are recorded for clients without a filter: one each millisecond in the long
+/// run, [`QUEUE`] at once. Under load those that are recorded, which take longer than others, are
+/// then apart from one another: nothing waits for a row of them.
+#[derive(Default)]
+struct RecordingRate {
+    /// When the last request would have come if each had come a millisecond after the one before.
+    reached_ms: AtomicU64,
+}
+
+impl RecordingRate {
+    /// True if another request may be recorded at this time, which counts as one.
+    fn admits(&self, now_ms: u64) -> bool {
+        let next = |reached_ms: u64| {
+            let next_ms = reached_ms.max(now_ms) + 1;
+            (next_ms <= now_ms + QUEUE as u64).then_some(next_ms)
+        };
+        self.reached_ms.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
+    }
+}
+
 /// The clients of the process that watch.
 #[derive(Default)]
 pub struct LiveLog {
     /// Twice the number of changes of `clients`, plus 1 if there are any.
     state: AtomicU64,
+    rate: RecordingRate,
     clients: Mutex<Vec<Arc<LiveClient>>>,
 }
 
@@ -138,13 +159,15 @@ impl LiveClients {
 
     /// True if a request that begins is to be recorded. While no client can take another request,
     /// whatever it is, recording costs a worker nothing: the request counts as dropped at once.
-    pub(crate) fn have_room(&self) -> bool {
-        let takes_nothing =
-            |client: &Arc<LiveClient>| client.filter.is_everything() && client.queue.is_full();
-        if !self.clients.iter().all(takes_nothing) {
+    pub(crate) fn have_room(&self, log: &LiveLog, now_ms: u64) -> bool {
+        let clients = self.clients.iter();
+        if !clients.clone().all(|client| client.filter.is_everything()) {
             return true;
         }
-        self.clients.iter().for_each(|client| client.queue.refuse());
+        if !clients.clone().all(|client| client.queue.is_full()) && log.rate.admits(now_ms) {
+            return true;
+        }
+        clients.for_each(|client| client.queue.refuse());
         false
     }
 
@@ -164,11 +187,11 @@ impl LiveClients {
 }
 
 /// Passes a finished request to clients.
-pub(crate) fn push(queues: &[Arc<LiveQueue>], trace: &FinishedTrace) {
-    for queue in queues {
-        let mut trace = trace.clone();
-        trace.truncate_texts(TEXT_BYTES_MAX);
-        queue.push(trace);
+pub(crate) fn push(queues: &[Arc<LiveQueue>], mut trace: FinishedTrace) {
+    trace.truncate_texts(TEXT_BYTES_MAX);
+    if let Some((last, others)) = queues.split_last() {
+        others.iter().for_each(|queue| queue.push(trace.clone()));
+        last.push(trace);
     }
 }
 
@@ -225,6 +248,14 @@ mod tests {
     }
 
     #[test]
+    fn under_load_requests_are_recorded_a_millisecond_apart() {
+        let rate = RecordingRate::default();
+        let admitted = |now_ms| (0..QUEUE + 9).filter(|_| rate.admits(now_ms)).count();
+        assert_eq!([7000, 7000, 7001, 7002, 7004].map(admitted), [QUEUE, 0, 1, 1, 2]);
+        assert_eq!(admitted(9000), QUEUE, "after a quiet time");
+    }
+
+    #[test]
     fn a_request_that_finds_no_room_is_counted() {
         let log = Arc::new(LiveLog::default());
         let watch = log.watch(LiveFilter::default()).unwrap();
@@ -234,7 +265,7 @@ mod tests {
         let recording = message::Recording::Steps;
         let trace = message::RequestTrace::begin(context, None, None, recording).take();
         for _ in 0..QUEUE + 3 {
-            push(&worker.queues(&request("/"), 200, 1), &trace);
+            push(&worker.queues(&request("/"), 200, 1), trace.clone());
         }
         assert_eq!((watch.queue().len(), watch.queue().take_dropped()), (QUEUE, 3));
     }

@@ -174,13 +174,13 @@ impl Tracer {
             }
             steps::add(&mut finished, request, end);
             finished.spans.push(span);
-            live_log::push(&watching, &finished);
+            live_log::push(&watching, finished);
         }
     }
 
     /// True if a client of the live log may take a request that begins.
     fn is_awaited(&self) -> bool {
-        self.live_clients().have_room()
+        self.live_clients().have_room(&self.live, net::clock::now().as_ms())
     }
 
     /// The clients of the live log that a finished request is for.

@@ -26,6 +26,8 @@ pub use queue::{ExportQueue, TraceQueue};
 
 /// The most spans of one request; later ones are counted and not recorded.
 pub const TRACE_SPANS_MAX: usize = 128;
+/// Steps, with the span of the request, of a request with a few filters.
+const STEPS_EXPECTED: usize = 8;
 
 /// The header fields by which a trace continues at the next server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,7 +115,11 @@ pub struct FinishedTrace {
 
 impl RecordedSpans {
     fn new(recording: Recording) -> Rc<RecordedSpans> {
-        let (spans, dropped) = (RefCell::default(), Cell::new(0));
+        let spans = match recording {
+            Recording::Steps => Vec::with_capacity(STEPS_EXPECTED),
+            Recording::Spans | Recording::Off => Vec::new(),
+        };
+        let (spans, dropped) = (RefCell::new(spans), Cell::new(0));
         Rc::new(RecordedSpans { recording: Cell::new(recording), spans, dropped })
     }
 

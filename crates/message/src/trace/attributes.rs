@@ -12,6 +12,9 @@ const VALUE: u8 = 2 << 3 | 2;
 const TEXT: u8 = 1 << 3 | 2;
 const NUMBER: u8 = 3 << 3;
 
+/// Room for the attributes of most spans that have some.
+const FIRST_BYTES: usize = 128;
+
 /// A value of a span's attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttributeValue<'a> {
@@ -81,6 +84,9 @@ impl Attributes {
     #[inline]
     fn begin(&mut self, name: &str, value_length: usize) {
         let out = &mut self.0;
+        if out.capacity() == 0 {
+            out.reserve(FIRST_BYTES);
+        }
         let length = name.len() + value_length + 4;
         if length < 0x80 {
             // Each length is one byte, as in nearly all attributes.
@@ -107,6 +113,9 @@ impl Attributes {
 
     /// Cuts texts at a character boundary so that each has at most this many bytes.
     pub(super) fn truncate_texts(&mut self, bytes_max: usize) {
+        if self.0.len() <= bytes_max {
+            return;
+        }
         let mut truncated = Attributes::with_capacity(self.0.len());
         for (name, value) in self.iter() {
             match value {
@@ -139,7 +148,7 @@ fn read_pair(message: &[u8]) -> Option<(&str, AttributeValue<'_>)> {
     let mut value = Reader::new(pair.bytes().ok()?);
     let value = match value.tag().ok()? == u32::from(NUMBER) {
         true => AttributeValue::Number(value.varint().ok()? as i64),
-        false => AttributeValue::Text(String::from_utf8_lossy(value.bytes().ok()?)),
+        false => AttributeValue::Text(std::str::from_utf8(value.bytes().ok()?).ok()?.into()),
     };
     Some((name, value))
 }
