@@ -2,6 +2,8 @@
 
 import pytest
 
+pytest.register_assert_rewrite("stored_tasks")
+
 from hosting import KIND, Server, serve
 
 
