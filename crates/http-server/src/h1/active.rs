@@ -120,3 +120,16 @@ async fn reject(connection: &Connection, snapshot: &ListenerSnapshot, fault: Fau
         Err(_) => NextStep::close(reason),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_small() {
+        fn size<F>(_: impl FnOnce(&'static Connection) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(size(serve_requests) <= 1024, "{} bytes", size(serve_requests));
+    }
+}

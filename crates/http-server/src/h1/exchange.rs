@@ -74,15 +74,18 @@ impl<'c> Http1Exchange<'c> {
         let io = &self.connection.io;
         io.answering.set(false);
         io.body_bytes.set(0);
-        let outcome = match self.dispatch() {
-            None => self.outcome().await,
-            Some(early) => Some(*early),
+        // A block of its own, so that the outcome takes no space in the future beside what follows.
+        let mut queued = {
+            let outcome = match self.dispatch() {
+                None => self.outcome().await,
+                Some(early) => Some(*early),
+            };
+            let Some(outcome) = outcome else {
+                self.exchange.log(&io.metrics, CLIENT_GONE, 0);
+                return NextStep::close(CloseReason::ClientGone);
+            };
+            self.queue(outcome)
         };
-        let Some(outcome) = outcome else {
-            self.exchange.log(&io.metrics, CLIENT_GONE, 0);
-            return NextStep::close(CloseReason::ClientGone);
-        };
-        let mut queued = self.queue(outcome);
         let sent = self.send(&mut queued).await;
         if sent.is_ok()
             && let Some(takeover) = queued.takeover.take()
