@@ -37,22 +37,25 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
             body::attach(request, &stream, framing, expects, bounds)
         }
     });
-    let outcome = match early {
-        Some(early) => Some(*early),
-        None => run(&stream, &mut exchange).await,
-    };
     let metrics = &stream.connection.io.metrics;
-    let Some(outcome) = outcome else {
-        exchange.log(metrics, CLIENT_GONE, 0);
-        return exchange.request.retire();
+    // A block of its own, so that the outcome takes no space in the future beside what follows.
+    let Conclusion { mut response, is_unanswered, .. } = {
+        let outcome = match early {
+            Some(early) => Some(*early),
+            None => run(&stream, &mut exchange).await,
+        };
+        let Some(outcome) = outcome else {
+            exchange.log(metrics, CLIENT_GONE, 0);
+            return exchange.request.retire();
+        };
+        let outcome = outcome.and_then(|response| match response.takeover {
+            Some(_) if !incoming.is_tunnel => {
+                Err(Fault::internal("a handler switched protocols without a request for it"))
+            }
+            _ => Ok(response),
+        });
+        exchange.conclude(outcome, metrics)
     };
-    let outcome = outcome.and_then(|response| match response.takeover {
-        Some(_) if !incoming.is_tunnel => {
-            Err(Fault::internal("a handler switched protocols without a request for it"))
-        }
-        _ => Ok(response),
-    });
-    let Conclusion { mut response, is_unanswered, .. } = exchange.conclude(outcome, metrics);
     if is_unanswered {
         exchange.log(metrics, response.status, 0);
         // Not REFUSED_STREAM, because clients would send the request again.
@@ -62,7 +65,8 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
     let takeover = response.takeover.take();
     let status = response.status;
     match takeover {
-        Some(takeover) => open_tunnel(stream, exchange, response, takeover).await,
+        // Boxed to keep every stream's task small.
+        Some(takeover) => Box::pin(open_tunnel(stream, exchange, response, takeover)).await,
         None => {
             // A body that was not taken is dropped now: nothing reads it any more.
             exchange.request.body = Body::Empty;
@@ -141,4 +145,17 @@ async fn open_tunnel(
     }
     // Unless both directions have ended.
     stream.reset(ErrorCode::CANCEL);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_small() {
+        fn size<F>(_: impl FnOnce(Rc<Stream>, Exchange, Incoming) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(size(serve) <= 1024, "{} bytes", size(serve));
+    }
 }
