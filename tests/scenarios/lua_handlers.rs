@@ -193,6 +193,27 @@ fn a_turn_over_its_budget_is_ended_and_the_worker_lives() {
 }
 
 #[test]
+fn a_turn_that_lasts_is_counted() {
+    let script = "local function loop() while true do end end
+      return function(request, response)
+        local kind = request.query.kind
+        if kind == 'loop' then while true do pcall(loop) end end
+        if kind == 'coroutine' then while true do coroutine.wrap(loop)() end end
+        if kind == 'forked' then require('silly.task').fork(loop) end
+        response:text('fine')
+      end";
+    let server = handler(script);
+    for kind in ["loop", "coroutine"] {
+        assert_eq!(get(&server, &format!("/x?kind={kind}")).status, 500, "{kind}");
+        assert_eq!(get(&server, "/x").text(), "fine", "{kind}");
+    }
+    assert_eq!(get(&server, "/x?kind=forked").text(), "fine");
+    assert_eq!(get(&server, "/x").text(), "fine");
+    let over = |line: &String| line.contains("has used up its instructions");
+    assert_eq!(server.log().iter().filter(|line| over(line)).count(), 3, "{:?}", server.log());
+}
+
+#[test]
 fn a_handler_that_blocks_its_worker_is_reported_while_it_does() {
     // Time within one function of C is not counted; this one lasts until it is let go.
     let server = handler(

@@ -188,7 +188,7 @@ async fn run_worker(
         Ok(vm) => vm,
         Err(error) => return ProgramEnd::Refused(failed(error)),
     };
-    let _watched = watchdog::watch_program(&vm, name);
+    watchdog::watch_program(&vm, name);
     if let Some(path) = &script.admin {
         program_admin::record_profiles(&vm);
         // Before listeners are observed: its requests are not those of the program.

@@ -31,7 +31,8 @@ pub(crate) struct Handler {
     /// after a full collection is replaced.
     #[setting(default = "64MiB", range = "4MiB"..="1TiB")]
     pub(crate) memory: Size,
-    /// Lua instructions of one turn, after which its coroutine is ended.
+    /// Lua instructions of one turn, after which its coroutine is ended. A turn with 50M or more is
+    /// counted once it has run for a quarter of a second, because counting is slow.
     #[setting(default = "50M")]
     pub(crate) budget: Budget,
 }

@@ -1,10 +1,13 @@
 //! Instruction and memory budget of a turn.
 //!
-//! A debug hook on every coroutine counts instructions: `coroutine.create` passes it on, and in a
-//! server scripts cannot remove it. Promises that a coroutine over its budget yields and is never
+//! A debug hook counts the instructions of a coroutine. It makes each of them cost two or three
+//! times as much, so a turn whose budget is the usual one or more is counted only once the
+//! [`watchdog`](crate::watchdog) has found it long, or its VM has reached its limit of memory. The
+//! coroutines that a script makes itself, and what runs outside of turns, are always counted.
+//! Scripts cannot remove the hook. Promises that a coroutine over its budget yields and is never
 //! resumed (so no `pcall` keeps it alive), that the error is raised again where it cannot yield,
 //! and that the other coroutines continue. A VM that was not armed counts nothing. Time is not
-//! limited: the [`watchdog`](crate::watchdog) logs long turns.
+//! limited: the watchdog logs long turns.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,7 +22,7 @@ use crate::watchdog::Heartbeat;
 mod hook;
 
 pub use hook::arm;
-pub(crate) use hook::{after_sample, may_sample};
+pub(crate) use hook::{after_sample, count, may_sample};
 
 /// The budget that a coroutine has exceeded.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub(crate) struct Guard {
     /// The instruction budget of the next turn.
     default_budget: Cell<u64>,
     spent: Cell<u64>,
+    /// True if the coroutines of this turn are counted.
+    counts: Cell<bool>,
     over: Cell<Option<ExceededLimit>>,
     stopped: Cell<u32>,
     pulse: Cell<Option<Arc<Heartbeat>>>,
@@ -54,6 +59,7 @@ impl Default for Guard {
             budget: Cell::new(TURN_INSTRUCTIONS),
             default_budget: Cell::new(TURN_INSTRUCTIONS),
             spent: Cell::new(0),
+            counts: Cell::new(false),
             over: Cell::new(None),
             stopped: Cell::new(0),
             pulse: Cell::new(None),
@@ -66,7 +72,7 @@ impl Guard {
         self.spent.set(0);
         self.stopped.set(0);
         self.over.set(None);
-        self.budget.set(self.default_budget.get());
+        self.allow(self.default_budget.get());
         self.beat();
     }
 
@@ -93,6 +99,23 @@ impl Guard {
     /// Sets the budget of the running turn.
     pub(crate) fn allow(&self, instructions: u64) {
         self.budget.set(instructions);
+        self.counts.set(instructions < TURN_INSTRUCTIONS);
+    }
+
+    /// True if the instructions of this turn are counted.
+    #[inline]
+    pub(crate) fn counts(&self) -> bool {
+        self.counts.get()
+    }
+
+    /// True if turns of this VM may be counted.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.pulse().is_some_and(Heartbeat::is_counted)
+    }
+
+    /// Has the rest of this turn counted.
+    pub(crate) fn begin_count(&self) {
+        self.counts.set(true);
     }
 
     pub(crate) fn is_over(&self) -> bool {

@@ -14,6 +14,7 @@ use std::ffi::c_void;
 
 use mlua::{Lua, ffi};
 
+use crate::guard;
 use crate::limits::{
     METER_FREE_BYTES, METER_LARGE_BYTES, METER_REFUSED_BYTES, PROFILE_ALLOCATED_BYTES,
 };
@@ -136,6 +137,13 @@ impl MeterState {
         first
     }
 
+    /// Has the running coroutine checked between its instructions.
+    #[cold]
+    fn is_full(&self) {
+        // SAFETY: the coroutine runs, and only a VM that was armed has a limit.
+        unsafe { guard::count(self.running.get()) };
+    }
+
     /// True if Lua code, not a C function, asks for so much that the VM would exceed its limit.
     #[inline]
     fn exceeds_limit(&self, more: usize) -> bool {
@@ -216,6 +224,9 @@ unsafe extern "C" fn allocate_metered(
         return given;
     }
     meter.used.set((meter.used.get() + new).saturating_sub(before));
+    if new > before && meter.used.get() > meter.limit.get() {
+        meter.is_full();
+    }
     if new >= METER_LARGE_BYTES || before >= METER_LARGE_BYTES {
         let large = |bytes: usize| if bytes >= METER_LARGE_BYTES { bytes } else { 0 };
         meter.large.set((meter.large.get() + large(new)).saturating_sub(large(before)));

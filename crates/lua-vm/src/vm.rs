@@ -27,7 +27,7 @@ use mlua::{Function, IntoLuaMulti, Lua, Result, ffi};
 use telemetry::WorkerMetrics;
 
 use crate::calls::call::CallTable;
-use crate::guard::Guard;
+use crate::guard::{self, Guard};
 use crate::ids::TaskId;
 use crate::limits::STACK_VALUES;
 use crate::memory_report::MemoryReport;
@@ -38,6 +38,7 @@ use crate::stack::LuaState;
 use crate::streams::Streams;
 use crate::tasks::{EndObserver, OnTaskEnd, Task, TaskError, TaskStatus, TaskTable};
 use crate::timers::Timers;
+use crate::watchdog;
 
 mod create;
 mod ending;
@@ -142,6 +143,7 @@ impl Vm {
     pub fn turn<R>(&self, event: impl FnOnce(&Turn<'_>) -> R) -> Option<R> {
         assert!(!self.turning.replace(true), "a turn inside a turn");
         self.guard.begin();
+        let outer = watchdog::set_turning(self);
         self.turns.set(self.turns.get() + 1);
         let outcome = self.exit.get().is_none().then(|| event(&Turn { vm: self }));
         loop {
@@ -155,6 +157,7 @@ impl Vm {
         if self.is_traced() {
             profile::turn_ends();
         }
+        watchdog::set_turning(outer);
         self.guard.end();
         if let Some(report) = self.memory_report.get() {
             report.update(&self.meter);
@@ -274,6 +277,9 @@ impl Vm {
                 return self.abandon(index, thread);
             }
             self.meter.runs(Some(thread));
+            if self.guard.counts() {
+                guard::count(thread);
+            }
             let status = ffi::lua_resume(thread, self.main, values, &raw mut results);
             self.meter.runs(None);
             status

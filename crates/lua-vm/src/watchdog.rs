@@ -1,11 +1,10 @@
 //! Logs long turns, once each, with a traceback.
 //!
-//! A thread reads the heartbeats of all VMs. Only the VM's own thread can read its stack: the
-//! watchdog requests it, and a debug hook of Lua logs it. In a server the hook that counts
-//! instructions serves both. The VM of a program has no hook, because counting costs time with
-//! every instruction: a signal to its thread sets a hook for one instruction, as Lua's own
-//! interpreter does for Ctrl-C. If the hook does not run, the time is spent inside a C function,
-//! and the log says so without a traceback.
+//! A thread reads the heartbeats of all VMs. Only the VM's own thread can read its stack, so the
+//! watchdog sends it a signal, whose handler sets a hook of Lua, as Lua's own interpreter does for
+//! Ctrl-C. In a program the hook runs once and logs the stack. In a server a signal has the turn's
+//! instructions counted long before; the hook that counts logs the stack as well. If the hook does
+//! not run, the time is spent inside a C function, and the log says so without a traceback.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,10 +17,11 @@ use telemetry::log::Level;
 
 use crate::limits::{LONG_TURN_MS, TRACEBACK_BYTES};
 use crate::stack::{self, LuaState};
+use crate::vm::Vm;
 
-mod program;
+mod signal;
 
-pub use program::{WatchedProgram, watch_program};
+pub(crate) use signal::set_turning;
 
 /// How often the watchdog reads the heartbeats within the time after which a turn is long.
 const LOOKS: u64 = 4;
@@ -29,17 +29,36 @@ const LOOKS: u64 = 4;
 /// What is logged of a long turn.
 pub(crate) const LONG_TURN: &str = "Lua turn has been running for more than a second";
 
+/// What the watchdog does with a VM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// Logs a long turn.
+    Program,
+    /// Has a turn counted that it finds again, and logs a long one.
+    Counted,
+}
+
+/// Watches the VM of a program, on the thread that runs it.
+pub fn watch_program(vm: &Vm, name: &str) {
+    vm.guard.set_pulse(watch(name, Watched::Program));
+}
+
 /// The heartbeat of one VM: changes at the beginning and end of every turn; odd during a turn.
 pub(crate) struct Heartbeat {
     beats: AtomicU64,
     name: String,
-    /// The thread of a program's VM, for the signal.
-    thread: Option<c_int>,
+    watched: Watched,
+    /// The VM's thread, for the signal.
+    thread: c_int,
     /// True if the watchdog has requested the stack of the running turn.
     requested: AtomicBool,
 }
 
 impl Heartbeat {
+    pub(crate) fn is_counted(&self) -> bool {
+        self.watched == Watched::Counted
+    }
+
     #[inline]
     pub(crate) fn beat(&self) {
         // Only the VM's thread writes.
@@ -66,10 +85,8 @@ impl Heartbeat {
 
     fn request_stack(&self) {
         self.requested.store(true, Ordering::Relaxed);
-        #[cfg(target_os = "linux")]
-        if let Some(thread) = self.thread {
-            // SAFETY: takes numbers only; a thread that has ended gives an error.
-            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal()) };
+        if !self.is_counted() {
+            signal::send(self.thread);
         }
     }
 }
@@ -85,19 +102,14 @@ fn traceback(state: LuaState) -> String {
     }
 }
 
-/// A real-time signal: no convention gives these a meaning.
-#[cfg(target_os = "linux")]
-fn signal() -> c_int {
-    libc::SIGRTMIN() + 7
-}
-
 static PULSES: Mutex<Vec<Weak<Heartbeat>>> = Mutex::new(Vec::new());
 
-/// Registers a new heartbeat with the watchdog.
-pub(crate) fn watch(name: &str, thread: Option<c_int>) -> Arc<Heartbeat> {
+/// Registers a new heartbeat, of a VM on this thread, with the watchdog.
+pub(crate) fn watch(name: &str, watched: Watched) -> Arc<Heartbeat> {
     static STARTED: Once = Once::new();
     let (beats, requested) = (AtomicU64::new(0), AtomicBool::new(false));
-    let pulse = Arc::new(Heartbeat { beats, name: name.to_owned(), thread, requested });
+    let thread = signal::handle();
+    let pulse = Arc::new(Heartbeat { beats, name: name.to_owned(), watched, thread, requested });
     let mut pulses = PULSES.lock().unwrap_or_else(PoisonError::into_inner);
     pulses.retain(|pulse| pulse.strong_count() > 0);
     pulses.push(Arc::downgrade(&pulse));
@@ -123,7 +135,9 @@ fn watchdog() {
                 None => seen.push((weak, beats, 0)),
                 Some((_, before, looks)) if *before == beats && beats % 2 == 1 => {
                     *looks += 1;
-                    if *looks == LOOKS {
+                    if *looks == 1 && pulse.is_counted() {
+                        signal::send(pulse.thread);
+                    } else if *looks == LOOKS {
                         pulse.request_stack();
                     } else if *looks == LOOKS + 1 && pulse.requested.swap(false, Ordering::Relaxed)
                     {

@@ -1,6 +1,7 @@
 //! The modules that are written in Lua.
 
-use crate::testing::{output, timed_output};
+use crate::testing::{output, output_within, timed_output};
+use lua_vm::limits::TURN_INSTRUCTIONS;
 
 pub(super) fn program(text: &str) -> Vec<String> {
     let prelude = r#"
@@ -405,6 +406,24 @@ fn a_pool_gets_back_what_was_being_used_opened_or_waited_for() {
         say(pool:stat().open, pool:take(nil, 10)[1])
     "#;
     assert_eq!(after_closing(program), ["0 0", "0", "0", "0 3"]);
+}
+
+#[test]
+fn a_turn_is_counted_if_its_budget_is_small() {
+    let program = r#"
+        local silly = require "silly"
+        for _ = 1, 10000 do end
+        local function hook() return (debug.gethook()) end
+        say(hook(), coroutine.wrap(hook)(), select(2, coroutine.resume(coroutine.create(hook))))
+        say(pcall(coroutine.wrap, 1))
+        silly.exit()
+    "#;
+    let counted = "external hook external hook external hook";
+    let failed = "false bad argument #1 to 'coroutine.wrap' (function expected, got number)";
+    assert_eq!(output_within(TURN_INSTRUCTIONS - 1, program), [counted, failed]);
+    // The watchdog has a long turn counted; there is none without Linux's signals.
+    let usual = if cfg!(target_os = "linux") { "nil external hook external hook" } else { counted };
+    assert_eq!(output_within(TURN_INSTRUCTIONS, program), [usual, failed]);
 }
 
 #[test]

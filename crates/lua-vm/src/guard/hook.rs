@@ -8,17 +8,20 @@ use crate::limits::{HOOK_STEP, METER_REFUSED_BYTES};
 use crate::raw_function;
 use crate::stack::{self, LuaState};
 use crate::vm::Vm;
-use crate::watchdog;
+use crate::watchdog::{self, Watched};
 
 /// The registry key of the VM is the address of this static.
 static KEY: u8 = 0;
 
-/// Sets the hook on the main thread; its coroutines inherit it.
+/// Has the VM counted, with the budget of a turn that sets none.
+///
+/// The hook is on the main thread, and inherited: a coroutine of the VM removes it when it first
+/// runs in a turn that is not counted.
 pub fn arm(vm: &Vm, name: &str, budget: u64, memory_bytes: usize) -> Result<()> {
     let guard = &vm.guard;
     guard.default_budget.set(budget);
     vm.meter.set_limit(memory_bytes);
-    guard.set_pulse(watchdog::watch(name, None));
+    guard.set_pulse(watchdog::watch(name, Watched::Counted));
     let pointer: *const Vm = vm;
     // SAFETY: the registry gets a pointer to the VM that owns the state.
     unsafe {
@@ -38,7 +41,52 @@ pub fn arm(vm: &Vm, name: &str, budget: u64, memory_bytes: usize) -> Result<()> 
             ffi::lua_pushcclosure(state, repeated, 2);
         })?
     };
-    strings.set("rep", bounded)
+    strings.set("rep", bounded)?;
+    let coroutines: Table = vm.lua().globals().get("coroutine")?;
+    for name in ["create", "wrap"] {
+        let original: Function = coroutines.get(name)?;
+        // SAFETY: takes one function and leaves a closure over it.
+        let counted: Function = unsafe {
+            vm.lua().exec_raw(original, |state| ffi::lua_pushcclosure(state, created, 1))?
+        };
+        coroutines.set(name, counted)?;
+    }
+    Ok(())
+}
+
+/// `coroutine.create` and `coroutine.wrap`, whose coroutines are counted.
+unsafe extern "C-unwind" fn created(state: LuaState) -> c_int {
+    // SAFETY: the upvalue is Lua's own function, which leaves a thread, or a function whose first
+    // upvalue is one; nothing here has to be dropped.
+    unsafe {
+        ffi::luaL_checktype(state, 1, ffi::LUA_TFUNCTION);
+        ffi::lua_settop(state, 1);
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(1));
+        ffi::lua_insert(state, 1);
+        ffi::lua_call(state, 1, 1);
+        ffi::lua_checkstack(state, 1);
+        if ffi::lua_isthread(state, -1) != 0 {
+            count(ffi::lua_tothread(state, -1));
+        } else if !ffi::lua_getupvalue(state, -1, 1).is_null() {
+            count(ffi::lua_tothread(state, -1));
+            ffi::lua_settop(state, 1);
+        }
+    }
+    1
+}
+
+/// Has the instructions of a coroutine counted, unless it has another hook.
+///
+/// # Safety
+/// `state` is null, or alive and of a VM that was armed. Accesses fields of it only, so it may be
+/// called by the handler of a signal and by an allocator.
+pub(crate) unsafe fn count(state: LuaState) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        if !state.is_null() && ffi::lua_gethook(state).is_none() {
+            ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, HOOK_STEP as c_int);
+        }
+    }
 }
 
 /// `string.rep`, limited by the memory that the VM may still allocate.
@@ -115,11 +163,17 @@ unsafe extern "C-unwind" fn hook(state: LuaState, _: *mut ffi::lua_Debug) {
         if vm.is_null() {
             return;
         }
-        let guard = &(*vm).guard;
+        let (guard, meter) = (&(*vm).guard, &(*vm).meter);
+        // Without signals the watchdog could not have a long turn counted.
+        let is_of_vm = cfg!(target_os = "linux") && std::ptr::eq(state, meter.running());
+        if is_of_vm && !guard.counts() && meter.used() < meter.limit() {
+            ffi::lua_sethook(state, None, 0, 0);
+            return;
+        }
         if let Some(traceback) = guard.pulse().and_then(|pulse| pulse.log_if_requested(state)) {
             (*vm).record_long_turn(traceback);
         }
-        let Some(over) = guard.exceeded_limit(&(*vm).meter, state) else {
+        let Some(over) = guard.exceeded_limit(meter, state) else {
             if ffi::lua_gethookcount(state) != HOOK_STEP as c_int {
                 ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, HOOK_STEP as c_int);
             }
