@@ -67,9 +67,7 @@ fn timer(turn: &Turn<'_>, session: TimerId, due: TimerAction) {
         TimerAction::Call { function, argument } => {
             crate::native::time::call(turn, session, function, argument)
         }
-        TimerAction::Read { connection, task } => {
-            turn.streams.time_out_read(turn, connection, task)
-        }
+        TimerAction::Read { connection } => turn.streams.time_out_read(turn, connection, session),
         TimerAction::Linger(connection) => turn.streams.drop_lingering(connection),
         TimerAction::Accept(listener) => turn.streams.accept_again(listener),
     }

@@ -4,17 +4,16 @@
 //! coroutine runs once for each wake, in the order of the wakes, and that a [`TaskId`] is stale
 //! once its coroutine was woken. Never runs Lua: that is `vm`.
 
-use std::collections::VecDeque;
 use std::ffi::c_int;
 
 use mlua::ffi;
 use mlua::{Lua, MultiValue};
+use slab::Slab;
 
 use crate::blocks::Blocks;
 use crate::ids::{CallId, TaskId};
 use crate::limits::SPARE_COROUTINES;
 use crate::stack::LuaState;
-use crate::timers::TimerId;
 
 /// The result of an ended coroutine.
 #[derive(Debug)]
@@ -37,21 +36,12 @@ pub struct TaskError {
 /// exits.
 pub type OnTaskEnd = Box<dyn FnOnce(&Lua, TaskEnd)>;
 
-/// The observer of a coroutine's end.
-#[derive(Default)]
-pub(crate) enum EndObserver {
-    #[default]
+/// The observer of a coroutine's end; `C` is its callback, or the index of that in the table.
+pub(crate) enum EndObserver<C = OnTaskEnd> {
     Ignored,
-    /// In a box of its own: most coroutines have none, and each has room for a pointer.
-    Callback(Box<OnTaskEnd>),
-    /// The call of a request, which needs no box and no values.
+    Callback(C),
+    /// The call of a request, which needs no callback and no values.
     Call(CallId),
-}
-
-impl EndObserver {
-    pub(crate) fn callback(ended: OnTaskEnd) -> EndObserver {
-        EndObserver::Callback(Box::new(ended))
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,18 +73,29 @@ pub(crate) struct Task {
     pub(crate) status: TaskStatus,
     /// Values on the thread's stack that its next resume passes.
     pub(crate) values: c_int,
+    /// While it is ready, the task behind it in the queue; while it waits, the index of its timer.
+    link: u32,
     /// The trace id of its log lines.
     pub(crate) trace: u64,
-    /// The timer of its sleep; stale once it has woken.
-    pub(crate) sleeps: TimerId,
-    pub(crate) ended: EndObserver,
+    ended: EndObserver<u32>,
 }
 
 /// There may be 100 000 of them.
-const _: () = assert!(size_of::<Task>() <= 56);
+const _: () = assert!(size_of::<Task>() <= 48);
 
-/// No coroutine runs.
+/// The index of no task and no timer.
 const NONE: u32 = u32::MAX;
+
+/// The ready queue: a list that is linked inside the tasks.
+struct ReadyQueue {
+    first: u32,
+    last: u32,
+    count: usize,
+}
+
+impl ReadyQueue {
+    const EMPTY: ReadyQueue = ReadyQueue { first: NONE, last: NONE, count: 0 };
+}
 
 pub(crate) struct TaskTable {
     slots: Blocks<Task>,
@@ -102,7 +103,8 @@ pub(crate) struct TaskTable {
     spare: Vec<u32>,
     /// Indexes without a thread.
     vacant: Vec<u32>,
-    ready: VecDeque<u32>,
+    ready: ReadyQueue,
+    callbacks: Slab<OnTaskEnd>,
     current: u32,
 }
 
@@ -112,7 +114,8 @@ impl TaskTable {
             slots: Blocks::default(),
             spare: Vec::new(),
             vacant: Vec::new(),
-            ready: VecDeque::new(),
+            ready: ReadyQueue::EMPTY,
+            callbacks: Slab::new(),
             current: NONE,
         }
     }
@@ -168,8 +171,8 @@ impl TaskTable {
             generation: 0,
             status: TaskStatus::Spare,
             values: 0,
+            link: NONE,
             trace: 0,
-            sleeps: TimerId::NONE,
             ended: EndObserver::Ignored,
         };
         let index = match self.vacant.pop() {
@@ -194,20 +197,69 @@ impl TaskTable {
         task.generation = task.generation.wrapping_add(1);
         task.status = TaskStatus::Ready;
         task.values = values;
-        self.ready.push_back(index);
+        match std::mem::replace(&mut self.ready.last, index) {
+            NONE => self.ready.first = index,
+            last => self.get(last).link = index,
+        }
+        self.ready.count += 1;
     }
 
+    /// Takes the first coroutine of the ready queue.
     pub(crate) fn next_ready(&mut self) -> Option<u32> {
-        self.ready.pop_front()
+        self.ready.count = self.ready.count.checked_sub(1)?;
+        let first = self.ready.first;
+        if first == self.ready.last {
+            self.ready.last = NONE;
+        }
+        self.ready.first = std::mem::replace(&mut self.get(first).link, NONE);
+        Some(first)
     }
 
     pub(crate) fn ready_count(&self) -> usize {
-        self.ready.len()
+        self.ready.count
     }
 
     /// Clears the ready queue: nothing runs after `silly.exit`.
     pub(crate) fn clear_ready(&mut self) {
-        self.ready.clear();
+        self.ready = ReadyQueue::EMPTY;
+    }
+
+    /// Stores the index of the timer that ends the next wait of the running coroutine.
+    pub(crate) fn set_timer(&mut self, index: u32, timer: u32) {
+        self.get(index).link = timer;
+    }
+
+    /// The index of the timer that ends the wait of a coroutine, if there is one.
+    pub(crate) fn timer_of(&mut self, index: u32) -> u32 {
+        self.get(index).link
+    }
+
+    /// Sets the observer of a coroutine's end, which has none.
+    pub(crate) fn observe(&mut self, index: u32, observer: EndObserver) {
+        self.get(index).ended = match observer {
+            EndObserver::Ignored => EndObserver::Ignored,
+            EndObserver::Callback(ended) => {
+                EndObserver::Callback(self.callbacks.insert(ended) as u32)
+            }
+            EndObserver::Call(call) => EndObserver::Call(call),
+        };
+    }
+
+    /// Takes the observer of a coroutine's end.
+    pub(crate) fn take_observer(&mut self, index: u32) -> EndObserver {
+        match std::mem::replace(&mut self.get(index).ended, EndObserver::Ignored) {
+            EndObserver::Ignored => EndObserver::Ignored,
+            EndObserver::Callback(at) => EndObserver::Callback(self.callbacks.remove(at as usize)),
+            EndObserver::Call(call) => EndObserver::Call(call),
+        }
+    }
+
+    /// The call of the request that a coroutine handles.
+    pub(crate) fn call(&self, index: u32) -> Option<CallId> {
+        match self.slots[index as usize].ended {
+            EndObserver::Call(call) => Some(call),
+            EndObserver::Ignored | EndObserver::Callback(_) => None,
+        }
     }
 
     /// Removes a coroutine that was closed from outside. Its thread is not reused, because queues

@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
+use std::num::NonZero;
 use std::task::Waker;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -20,9 +21,9 @@ pub(crate) enum TimerAction {
     /// Wakes the coroutine, with no value.
     Wake(TaskId),
     /// A function of the registry is called with a value of the registry, or with the session.
-    Call { function: c_int, argument: Option<c_int> },
-    /// A waiting read of a connection has taken too long.
-    Read { connection: u32, task: TaskId },
+    Call { function: c_int, argument: Option<NonZero<c_int>> },
+    /// The waiting read of a connection, whose deadline this is, has taken too long.
+    Read { connection: u32 },
     /// A closed connection has not sent its last bytes.
     Linger(StreamHandle),
     /// A listener that had no descriptors left tries again.
@@ -37,8 +38,10 @@ pub(crate) struct TimerId {
 }
 
 impl TimerId {
-    /// Names no timer.
-    pub(crate) const NONE: TimerId = TimerId { index: u32::MAX, generation: 0 };
+    /// The index of the timer, for [`Timers::cancel_wake`].
+    pub(crate) fn index(self) -> u32 {
+        self.index
+    }
 
     /// As Silly hands it out: a number.
     pub(crate) fn to_number(self) -> i64 {
@@ -55,6 +58,9 @@ struct TimerSlot {
     generation: u32,
     due: Option<TimerAction>,
 }
+
+/// There may be 100 000 of them.
+const _: () = assert!(size_of::<TimerSlot>() <= 16);
 
 #[derive(Default)]
 struct TimerHeap {
@@ -181,12 +187,16 @@ impl Timers {
         Some(due)
     }
 
-    /// Removes the timer of a sleeping coroutine.
-    pub(crate) fn cancel_wake(&self, session: TimerId) {
-        let slot =
-            |heap: &TimerHeap| heap.slots.get(session.index as usize).and_then(|slot| slot.due);
-        if matches!(slot(&self.heap.borrow()), Some(TimerAction::Wake(_))) {
-            self.cancel(session);
+    /// Removes the timer at an index if it wakes this coroutine.
+    pub(crate) fn cancel_wake(&self, index: u32, task: TaskId) {
+        let generation = {
+            let heap = self.heap.borrow();
+            let slot = heap.slots.get(index as usize);
+            slot.filter(|slot| slot.due == Some(TimerAction::Wake(task)))
+                .map(|slot| slot.generation)
+        };
+        if let Some(generation) = generation {
+            self.cancel(TimerId { index, generation });
         }
     }
 

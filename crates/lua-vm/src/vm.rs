@@ -209,9 +209,10 @@ impl Vm {
         match pushed {
             Ok(values) => {
                 let mut tasks = self.tasks.borrow_mut();
-                let task = tasks.get(index);
-                task.values = values;
-                task.ended = ended.map_or(EndObserver::Ignored, EndObserver::callback);
+                tasks.get(index).values = values;
+                if let Some(ended) = ended {
+                    tasks.observe(index, EndObserver::Callback(ended));
+                }
                 Ok(index)
             }
             Err(error) => {
@@ -320,11 +321,7 @@ impl Vm {
     /// Calls `look` with the request that a coroutine handles, if it handles one. `look` must not
     /// run Lua.
     fn with_request<R>(&self, index: u32, look: impl FnOnce(&Request) -> R) -> Option<R> {
-        let call = self.tasks(|tasks| match tasks.get(index).ended {
-            EndObserver::Call(call) => Some(call),
-            EndObserver::Ignored | EndObserver::Callback(_) => None,
-        })?;
-        self.calls.with_request(call, look)
+        self.calls.with_request(self.tasks(|tasks| tasks.call(index))?, look)
     }
 
     /// Sets the trace id of the running coroutine.

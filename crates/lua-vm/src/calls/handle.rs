@@ -123,9 +123,8 @@ pub fn begin(
         turn.guard.allow(budget);
         let index = turn.new_task();
         let thread = turn.tasks(|tasks| {
-            let task = tasks.get(index);
-            task.ended = EndObserver::Call(id);
-            task.thread
+            tasks.observe(index, EndObserver::Call(id));
+            tasks.get(index).thread
         });
         handle.with(|call| call.task = index);
         // SAFETY: the thread is empty and has room for a call's worth of values.

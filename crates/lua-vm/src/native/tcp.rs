@@ -149,9 +149,8 @@ pub fn serve_connection(
     });
     let index = turn.new_task();
     let thread = turn.tasks(|tasks| {
-        let task = tasks.get(index);
-        task.ended = EndObserver::callback(on_end);
-        task.thread
+        tasks.observe(index, EndObserver::Callback(on_end));
+        tasks.get(index).thread
     });
     // SAFETY: the thread is empty and has room for a call's worth of values.
     unsafe {

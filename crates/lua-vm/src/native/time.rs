@@ -4,6 +4,7 @@
 //! throttle and debounce are in `lua/time.lua`.
 
 use std::ffi::c_int;
+use std::num::NonZero;
 
 use mlua::{Lua, Result, Table, ffi};
 
@@ -30,7 +31,12 @@ pub fn functions(lua: &Lua) -> Result<Table> {
 }
 
 /// Runs the function of a due `after` in a new coroutine.
-pub(crate) fn call(turn: &Turn<'_>, session: TimerId, function: c_int, argument: Option<c_int>) {
+pub(crate) fn call(
+    turn: &Turn<'_>,
+    session: TimerId,
+    function: c_int,
+    argument: Option<NonZero<c_int>>,
+) {
     let index = turn.new_task();
     let thread = turn.tasks(|tasks| tasks.get(index).thread);
     // SAFETY: the references are those `after` made, used once and then released.
@@ -38,7 +44,7 @@ pub(crate) fn call(turn: &Turn<'_>, session: TimerId, function: c_int, argument:
         ffi::lua_rawgeti(thread, ffi::LUA_REGISTRYINDEX, i64::from(function));
         match argument {
             Some(argument) => {
-                ffi::lua_rawgeti(thread, ffi::LUA_REGISTRYINDEX, i64::from(argument));
+                ffi::lua_rawgeti(thread, ffi::LUA_REGISTRYINDEX, i64::from(argument.get()));
             }
             None => ffi::lua_pushinteger(thread, session.to_number()),
         }
@@ -49,12 +55,12 @@ pub(crate) fn call(turn: &Turn<'_>, session: TimerId, function: c_int, argument:
 
 /// # Safety
 /// The references are from `luaL_ref` and not used afterwards.
-unsafe fn release(state: LuaState, function: c_int, argument: Option<c_int>) {
+unsafe fn release(state: LuaState, function: c_int, argument: Option<NonZero<c_int>>) {
     // SAFETY: promised by the caller.
     unsafe {
         ffi::luaL_unref(state, ffi::LUA_REGISTRYINDEX, function);
         if let Some(argument) = argument {
-            ffi::luaL_unref(state, ffi::LUA_REGISTRYINDEX, argument);
+            ffi::luaL_unref(state, ffi::LUA_REGISTRYINDEX, argument.get());
         }
     }
 }
@@ -107,7 +113,7 @@ unsafe extern "C-unwind" fn sleep(state: LuaState) -> c_int {
             stack::raise(state, "only a task may sleep");
         };
         let session = vm.timers.set(span_ms, TimerAction::Wake(task));
-        vm.tasks(|tasks| tasks.get(task.index).sleeps = session);
+        vm.tasks(|tasks| tasks.set_timer(task.index, session.index()));
         ffi::lua_yieldk(state, 0, 0, None)
     }
 }
@@ -119,9 +125,10 @@ unsafe extern "C-unwind" fn after(state: LuaState) -> c_int {
         let span_ms = check_span(state, 1);
         ffi::luaL_checktype(state, 2, ffi::LUA_TFUNCTION);
         ffi::lua_settop(state, 3);
-        // As in Silly, a false value counts as none.
+        // As in Silly, a false value counts as none. No reference is zero.
         let argument = (ffi::lua_toboolean(state, 3) != 0)
-            .then(|| ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX));
+            .then(|| ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX))
+            .and_then(NonZero::new);
         ffi::lua_settop(state, 2);
         let function = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX);
         let session =

@@ -10,7 +10,7 @@ use crate::errno;
 use crate::ids::{StreamHandle, TaskId};
 use crate::limits::LINGER_MS;
 use crate::stack;
-use crate::timers::TimerAction;
+use crate::timers::{TimerAction, TimerId};
 use crate::vm::{Turn, Vm};
 
 impl Streams {
@@ -47,23 +47,23 @@ impl Streams {
         let Some(connection) = inner.open(handle) else { return };
         let left = connection.deadline_ms.map(|at| at.saturating_sub(vm.timers.now_ms()));
         let span = [ms, left].into_iter().flatten().min();
-        let due = TimerAction::Read { connection: handle.index, task };
+        let due = TimerAction::Read { connection: handle.index };
         let deadline = span.map(|span| vm.timers.set(span, due));
         connection.reader = Some(WaitingReader { task, want, deadline });
         inner.watch(handle.index);
     }
 
     /// Ends a waiting read whose time-out has passed.
-    pub(crate) fn time_out_read(&self, turn: &Turn<'_>, index: u32, task: TaskId) {
+    pub(crate) fn time_out_read(&self, turn: &Turn<'_>, index: u32, deadline: TimerId) {
         let mut inner = self.inner.borrow_mut();
         let Some(connection) = inner.connections.get_mut(index as usize) else { return };
-        if connection.reader.as_ref().is_none_or(|reader| reader.task != task) {
+        let Some(reader) = connection.reader.take_if(|reader| reader.deadline == Some(deadline))
+        else {
             return;
-        }
-        connection.reader = None;
+        };
         inner.watch(index);
         drop(inner);
-        StreamWake::Failed(task, errno::of_number(libc::ETIMEDOUT).into()).run(turn);
+        StreamWake::Failed(reader.task, errno::of_number(libc::ETIMEDOUT).into()).run(turn);
     }
 
     /// Removes a reader that no longer waits because it was woken otherwise or closed. True if

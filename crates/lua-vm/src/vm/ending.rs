@@ -14,27 +14,23 @@ use super::Vm;
 use crate::errors;
 use crate::script_errors::ScriptError;
 use crate::stack::{self, LuaState};
-use crate::tasks::{EndObserver, TaskEnd, TaskError, TaskStatus};
+use crate::tasks::{EndObserver, Task, TaskEnd, TaskError, TaskStatus};
 use crate::watchdog::LONG_TURN;
 
 impl Vm {
-    fn take_ended(&self, index: u32) -> EndObserver {
-        std::mem::take(&mut self.tasks.borrow_mut().get(index).ended)
-    }
-
     /// Ends a coroutine whose thread a script has closed with `coroutine.close`.
     pub(super) fn abandon(&self, index: u32, thread: LuaState) {
         event!(Level::Error, "task closed with coroutine.close, removed from the scheduler");
         // SAFETY: the thread does not run.
         unsafe { ffi::lua_closethread(thread, self.main) };
-        if let EndObserver::Call(call) = self.take_ended(index) {
+        if let EndObserver::Call(call) = self.tasks(|tasks| tasks.take_observer(index)) {
             self.calls.ended(call, false);
         }
         self.retire(index);
     }
 
     pub(super) fn returned(&self, index: u32, thread: LuaState, results: c_int) {
-        match self.take_ended(index) {
+        match self.tasks(|tasks| tasks.take_observer(index)) {
             EndObserver::Ignored => {}
             EndObserver::Call(call) => self.calls.ended(call, true),
             EndObserver::Callback(ended) => {
@@ -75,7 +71,7 @@ impl Vm {
         // Closes what the coroutine left open (`local x <close>`); such a thread can be reused.
         // SAFETY: the thread ended with an error and is not running.
         unsafe { ffi::lua_closethread(thread, self.main) };
-        match self.take_ended(index) {
+        match self.tasks(|tasks| tasks.take_observer(index)) {
             EndObserver::Call(call) => self.calls.ended(call, false),
             EndObserver::Callback(ended) if self.exit.get().is_none() => {
                 if let Some(error) = error {
@@ -127,18 +123,15 @@ impl Vm {
     /// Cancels a coroutine that waits: its `<close>` variables are closed, what it waits for wakes
     /// nothing, and its observer is not called.
     pub(crate) fn cancel(&self, index: u32) {
-        let (thread, ended, sleeps) = {
+        let (thread, observer, timer, id) = {
             let mut tasks = self.tasks.borrow_mut();
-            let task = tasks.get(index);
-            if task.status != TaskStatus::Wait {
-                return;
-            }
-            (task.thread, std::mem::take(&mut task.ended), task.sleeps)
+            let Task { status: TaskStatus::Wait, thread, .. } = *tasks.get(index) else { return };
+            (thread, tasks.take_observer(index), tasks.timer_of(index), tasks.id(index))
         };
-        drop(ended);
+        drop(observer);
         self.failed_tasks.forget(index);
         // There is nothing to wake; the timer must not stay until its deadline.
-        self.timers.cancel_wake(sleeps);
+        self.timers.cancel_wake(timer, id);
         // SAFETY: the thread is suspended.
         unsafe { ffi::lua_closethread(thread, self.main) };
         // A queue that still holds the thread must not wake another coroutine with it.
