@@ -57,10 +57,8 @@ pub(crate) struct Streams {
     draining: Cell<bool>,
 }
 
-/// The result of a read.
-pub(crate) enum ReadResult {
-    /// Bytes in memory that stays as it is until the turn ends or more arrive.
-    Bytes(*const [u8]),
+/// Why a read has found nothing.
+pub(crate) enum Unread {
     /// Nothing yet: the coroutine may wait.
     Wait,
     Failed(Rc<str>),
@@ -120,29 +118,44 @@ impl Streams {
         self.inner.borrow_mut().open(handle).map(look)
     }
 
-    /// Reads what has been received; [`Streams::park`] waits for more.
-    pub(crate) fn read(&self, handle: StreamHandle, want: &ReadRequest) -> ReadResult {
+    /// Reads what has been received: bytes in memory that stays as it is until the turn ends or
+    /// more arrive. `None` has the reason that [`Streams::why_not_read`] gives.
+    #[inline]
+    pub(crate) fn read(
+        &self,
+        handle: StreamHandle,
+        want: &ReadRequest<&[u8]>,
+    ) -> Option<*const [u8]> {
         let inner = &mut *self.inner.borrow_mut();
-        let Some(connection) = open(&mut inner.connections, handle) else {
-            return ReadResult::Failed(errno::CLOSED.into());
+        let connection = open(&mut inner.connections, handle).filter(|c| c.reader.is_none())?;
+        connection.input.begin();
+        let count = connection.input.find(want, &inner.room)?;
+        let (bytes, paused) = connection.take(count, &inner.room);
+        if paused {
+            inner.watch(handle.index);
+        }
+        Some(bytes)
+    }
+
+    /// Why a read has found nothing; [`Streams::park`] waits for more.
+    pub(crate) fn why_not_read(&self, handle: StreamHandle, want: &ReadRequest<&[u8]>) -> Unread {
+        let inner = &mut *self.inner.borrow_mut();
+        let Some(connection) = inner.open(handle) else {
+            return Unread::Failed(errno::CLOSED.into());
         };
         if connection.reader.is_some() {
-            return ReadResult::Busy;
-        }
-        connection.input.begin();
-        if let Some(count) = connection.input.find(want, &inner.room) {
-            return ReadResult::Bytes(inner.take(handle.index, count));
+            return Unread::Busy;
         }
         if let Some(reason) = connection.broken.as_deref() {
-            return ReadResult::Failed(reason.into());
+            return Unread::Failed(reason.into());
         }
         if connection.ended {
-            return ReadResult::Failed(errno::EOF.into());
+            return Unread::Failed(errno::EOF.into());
         }
         if connection.is_unsatisfiable(want) {
-            return ReadResult::Failed(errno::of_number(libc::EMSGSIZE).into());
+            return Unread::Failed(errno::of_number(libc::EMSGSIZE).into());
         }
-        ReadResult::Wait
+        Unread::Wait
     }
 
     /// Appends to the output; `Err` is the reason if it cannot.
@@ -167,7 +180,9 @@ impl Streams {
             connection.output = spare;
         }
         connection.append(bytes);
-        inner.mark_touched(handle.index);
+        if !std::mem::replace(&mut connection.dirty, true) {
+            inner.dirty.push(handle.index);
+        }
         Ok(())
     }
 

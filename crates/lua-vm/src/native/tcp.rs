@@ -194,40 +194,53 @@ unsafe fn listener(state: LuaState, index: c_int) -> Option<StreamHandle> {
     }
 }
 
-/// The handle of the connection at `index`, if it is one.
+/// The handle of the connection at `index`, if it is one. Leaves a value on the stack if there is
+/// a table at `index`.
 ///
 /// # Safety
 /// `state` is alive and has a free slot.
 #[inline]
-unsafe fn handle(state: LuaState, index: c_int) -> Option<StreamHandle> {
+unsafe fn push_handle(state: LuaState, index: c_int) -> Option<StreamHandle> {
     // SAFETY: promised by the caller; the pointer is a number.
     unsafe {
-        if ffi::lua_type(state, index) != ffi::LUA_TTABLE {
+        if ffi::lua_type(state, index) != ffi::LUA_TTABLE
+            || ffi::lua_rawgeti(state, index, HANDLE) != ffi::LUA_TLIGHTUSERDATA
+        {
             return None;
         }
-        let kind = ffi::lua_rawgeti(state, index, HANDLE);
         let bits = ffi::lua_touserdata(state, -1).addr() as u64;
-        ffi::lua_settop(state, -2);
-        (kind == ffi::LUA_TLIGHTUSERDATA)
-            .then_some(StreamHandle { index: bits as u32, generation: (bits >> 32) as u32 })
+        Some(StreamHandle { index: bits as u32, generation: (bits >> 32) as u32 })
     }
 }
 
-/// The connection that is argument `index`; raises if it is not one.
+/// The connection that is the first argument; raises if it is not one.
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
-#[inline]
-unsafe fn connection(state: LuaState, index: c_int) -> StreamHandle {
+unsafe fn connection(state: LuaState) -> StreamHandle {
     // SAFETY: promised by the caller.
     unsafe {
-        match handle(state, index) {
-            Some(handle) => handle,
-            None => {
-                ffi::luaL_argerror(state, index, c"a connection expected".as_ptr());
-                unreachable!("luaL_argerror does not return")
-            }
-        }
+        let (handle, count) = connection_of_frequent_call(state);
+        ffi::lua_settop(state, count);
+        handle
+    }
+}
+
+/// As [`connection`], with the number of arguments, behind which it leaves a value: removing that
+/// would be one of eight calls of Lua's API that a read makes.
+///
+/// # Safety
+/// As [`connection`].
+#[inline]
+unsafe fn connection_of_frequent_call(state: LuaState) -> (StreamHandle, c_int) {
+    // SAFETY: promised by the caller.
+    unsafe {
+        let count = ffi::lua_gettop(state);
+        let Some(handle) = push_handle(state, 1) else {
+            ffi::luaL_argerror(state, 1, c"a connection expected".as_ptr());
+            unreachable!("luaL_argerror does not return")
+        };
+        (handle, count)
     }
 }
 
@@ -238,7 +251,7 @@ unsafe extern "C-unwind" fn close(state: LuaState) -> c_int {
         if listener(state, 1).is_some() {
             return close_listener(state);
         }
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let vm = raw_function::vm(state);
         let closed = vm.streams.close(vm, handle);
         closing(state, closed)
@@ -275,7 +288,7 @@ unsafe fn closing(state: LuaState, closed: bool) -> c_int {
 unsafe extern "C-unwind" fn collect(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped, and the streams are not borrowed.
     unsafe {
-        if let Some(handle) = handle(state, 1) {
+        if let Some(handle) = push_handle(state, 1) {
             raw_function::vm(state).streams.collected(handle);
         }
     }
@@ -354,7 +367,7 @@ fn handle_of(connection: &Table, function: &str) -> Result<StreamHandle> {
 unsafe extern "C-unwind" fn is_alive(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let streams = &raw_function::vm(state).streams;
         let alive = streams.with(handle, |c| c.broken.is_none() && !c.ended).unwrap_or(false);
         ffi::lua_pushboolean(state, c_int::from(alive));
@@ -366,7 +379,7 @@ unsafe extern "C-unwind" fn is_alive(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn limit(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let limit = usize::try_from(ffi::luaL_optinteger(state, 2, -1)).unwrap_or(usize::MAX);
         raw_function::vm(state).streams.set_limit(handle, limit.max(1));
     }
@@ -377,7 +390,7 @@ unsafe extern "C-unwind" fn limit(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn line_limit(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let limit = usize::try_from(ffi::luaL_optinteger(state, 2, -1)).unwrap_or(usize::MAX);
         raw_function::vm(state).streams.with(handle, |c| c.line_limit = limit.max(1));
     }
@@ -388,7 +401,7 @@ unsafe extern "C-unwind" fn line_limit(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn output_limit(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let limit = usize::try_from(ffi::luaL_optinteger(state, 2, -1)).unwrap_or(usize::MAX);
         raw_function::vm(state).streams.with(handle, |c| c.output_limit = limit);
     }
@@ -399,7 +412,7 @@ unsafe extern "C-unwind" fn output_limit(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn deadline(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let vm = raw_function::vm(state);
         let at = (ffi::lua_type(state, 2) > ffi::LUA_TNIL)
             .then(|| vm.timers.now_ms() + super::time::check_span(state, 2));
@@ -412,7 +425,7 @@ unsafe extern "C-unwind" fn deadline(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn unread_bytes(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let count = raw_function::vm(state).streams.with(handle, |c| c.input.len()).unwrap_or(0);
         ffi::lua_pushinteger(state, count as i64);
     }
@@ -423,7 +436,7 @@ unsafe extern "C-unwind" fn unread_bytes(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn unsent_bytes(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let count = raw_function::vm(state).streams.with(handle, |c| c.unsent()).unwrap_or(0);
         ffi::lua_pushinteger(state, count as i64);
     }

@@ -122,8 +122,17 @@ impl Connection {
         }
     }
 
+    /// Marks bytes as read, and returns them: they stay valid until the turn ends or more arrive.
+    /// True if the socket may have to be read again because of that.
+    pub(crate) fn take(&mut self, count: usize, room: &[u8]) -> (*const [u8], bool) {
+        let unread = self.input.unread(room);
+        let (bytes, paused) = (&raw const unread[..count], unread.len() >= self.limit);
+        self.input.take(count);
+        (bytes, paused)
+    }
+
     /// True if a read can never be satisfied: its delimiter would lie beyond the limit.
-    pub(crate) fn is_unsatisfiable(&self, want: &ReadRequest) -> bool {
+    pub(crate) fn is_unsatisfiable<D>(&self, want: &ReadRequest<D>) -> bool {
         match want {
             ReadRequest::Delimiter(_) => self.input.len() >= self.line_limit,
             ReadRequest::More(_) => self.input.len() >= self.limit,

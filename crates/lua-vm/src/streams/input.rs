@@ -7,21 +7,32 @@
 
 use crate::limits::KEPT_INPUT_BYTES;
 
-/// How much a read requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ReadRequest {
+/// How much a read requests. `D` is its delimiter: borrowed from Lua, or that of a read that waits.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ReadRequest<D = Delimiter> {
     /// This many bytes.
     Bytes(usize),
     /// Everything up to and with a delimiter.
-    Delimiter(Delimiter),
+    Delimiter(D),
     /// At least one byte, at most so many.
     Some(usize),
     /// More than so many bytes in the buffer; takes none.
     More(usize),
 }
 
+impl ReadRequest<&[u8]> {
+    pub(crate) fn into_owned(self) -> ReadRequest {
+        match self {
+            ReadRequest::Bytes(count) => ReadRequest::Bytes(count),
+            ReadRequest::Delimiter(bytes) => ReadRequest::Delimiter(Delimiter::new(bytes)),
+            ReadRequest::Some(at_most) => ReadRequest::Some(at_most),
+            ReadRequest::More(count) => ReadRequest::More(count),
+        }
+    }
+}
+
 /// A delimiter of any length; short ones take no memory of their own.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Delimiter {
     Short([u8; 8], u8),
     Long(Box<[u8]>),
@@ -39,8 +50,10 @@ impl Delimiter {
         }
         Delimiter::Short(short, bytes.len() as u8)
     }
+}
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+impl AsRef<[u8]> for Delimiter {
+    fn as_ref(&self) -> &[u8] {
         match self {
             Delimiter::Short(bytes, length) => &bytes[..usize::from(*length)],
             Delimiter::Long(bytes) => bytes,
@@ -108,13 +121,18 @@ impl InputBuffer {
     }
 
     /// Returns how many bytes a read takes now; `None` if it has to wait.
-    pub(crate) fn find(&mut self, want: &ReadRequest, room: &[u8]) -> Option<usize> {
+    #[inline]
+    pub(crate) fn find<D: AsRef<[u8]>>(
+        &mut self,
+        want: &ReadRequest<D>,
+        room: &[u8],
+    ) -> Option<usize> {
         let length = self.len();
         match want {
             ReadRequest::Bytes(count) => (length >= *count).then_some(*count),
             ReadRequest::Some(at_most) => (length > 0).then_some(length.min(*at_most)),
             ReadRequest::More(count) => (length > *count).then_some(0),
-            ReadRequest::Delimiter(delimiter) => self.find_delimiter(delimiter.bytes(), room),
+            ReadRequest::Delimiter(delimiter) => self.find_delimiter(delimiter.as_ref(), room),
         }
     }
 
@@ -124,7 +142,7 @@ impl InputBuffer {
         let from = self.scanned.saturating_sub(delimiter.len() - 1);
         let unread = &self.unread(room)[from..];
         let at = match delimiter {
-            [byte] => memchr::memchr(*byte, unread),
+            [byte] => find_byte(*byte, unread),
             [.., last] => find_by_last(unread, delimiter, *last),
             [] => Some(0),
         };
@@ -167,16 +185,40 @@ impl InputBuffer {
 
 /// The last byte of a delimiter is the rarer one in lines that end with CR LF.
 fn find_by_last(unread: &[u8], delimiter: &[u8], last: u8) -> Option<usize> {
-    let before = delimiter.len() - 1;
-    memchr::memchr_iter(last, unread)
-        .filter(|at| *at >= before)
-        .map(|at| at - before)
-        .find(|start| unread[*start..].starts_with(delimiter))
+    let mut start = 0;
+    loop {
+        // The delimiter does not end before the end of its own length.
+        let from = start + delimiter.len() - 1;
+        start += find_byte(last, unread.get(from..)?)?;
+        if unread[start..].iter().zip(delimiter).all(|(byte, wanted)| byte == wanted) {
+            return Some(start);
+        }
+        start += 1;
+    }
+}
+
+/// The first place of a byte. It is looked for in the first eight bytes without a call, because a
+/// line of a protocol is often no longer.
+#[inline]
+fn find_byte(byte: u8, bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::from_ne_bytes([1; 8]);
+    let Some((first, rest)) = bytes.split_first_chunk() else {
+        return bytes.iter().position(|other| *other == byte);
+    };
+    // A byte that is equal becomes zero, and of the bytes whose highest bit is set in the end the
+    // lowest was zero.
+    let different = u64::from_le_bytes(*first) ^ (ONES * u64::from(byte));
+    match different.wrapping_sub(ONES) & !different & (ONES << 7) {
+        0 => memchr::memchr(byte, rest).map(|at| at + first.len()),
+        equal => Some(equal.trailing_zeros() as usize / 8),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Delimiter, InputBuffer, ReadRequest};
+    use super::{Delimiter, InputBuffer, ReadRequest, find_byte};
+
+    type Request = ReadRequest;
 
     fn arrive(input: &mut InputBuffer, bytes: &[u8]) -> Vec<u8> {
         let mut room = vec![0; 64];
@@ -185,8 +227,8 @@ mod tests {
         room
     }
 
-    fn delimiter(bytes: &[u8]) -> ReadRequest {
-        ReadRequest::Delimiter(Delimiter::new(bytes))
+    fn delimiter(bytes: &[u8]) -> Request {
+        Request::Delimiter(Delimiter::new(bytes))
     }
 
     #[test]
@@ -213,10 +255,10 @@ mod tests {
         input.copy_unread(&room);
         assert_eq!(input.unread(&[]), b"PI");
         let room = arrive(&mut input, b"NG\r\n");
-        assert_eq!(input.find(&ReadRequest::Bytes(6), &room), Some(6));
-        assert_eq!(input.find(&ReadRequest::Bytes(7), &room), None);
-        assert_eq!(input.find(&ReadRequest::Some(4), &room), Some(4));
-        assert_eq!(input.find(&ReadRequest::More(6), &room), None);
+        assert_eq!(input.find(&Request::Bytes(6), &room), Some(6));
+        assert_eq!(input.find(&Request::Bytes(7), &room), None);
+        assert_eq!(input.find(&Request::Some(4), &room), Some(4));
+        assert_eq!(input.find(&Request::More(6), &room), None);
     }
 
     #[test]
@@ -239,5 +281,20 @@ mod tests {
         let room = arrive(&mut input, b"\n\n\rab\r\n");
         assert_eq!(input.find(&delimiter(b"\r\n"), &room), Some(7));
         assert_eq!(input.find(&delimiter(b"b\r\n"), &room), Some(7));
+    }
+
+    #[test]
+    fn the_first_of_equal_bytes_is_found_wherever_it_is() {
+        for length in 0..20 {
+            for first in 0..length {
+                // Around it bytes that differ in the lowest or the highest bit.
+                let mut bytes: Vec<u8> = (0..length).map(|at| [0x0b, 0x8a][at % 2]).collect();
+                bytes[first] = b'\n';
+                assert_eq!(find_byte(b'\n', &bytes), Some(first), "{bytes:?}");
+                bytes[first..].fill(b'\n');
+                assert_eq!(find_byte(b'\n', &bytes), Some(first), "{bytes:?}");
+                assert_eq!(find_byte(b'\r', &bytes), None);
+            }
+        }
     }
 }

@@ -49,7 +49,7 @@ impl StreamTable {
         wake
     }
 
-    /// Takes the waiting reader if its read is satisfied.
+    /// Takes the waiting reader if its read is satisfied; the caller watches the socket again.
     fn take_satisfied(&mut self, index: u32, vm: &Vm) -> Option<StreamWake> {
         let connection = self.connections.get_mut(index as usize)?;
         if connection.forget_reader(vm) {
@@ -70,21 +70,13 @@ impl StreamTable {
             vm.timers.cancel(deadline);
         }
         Some(match found {
-            Some(count) => StreamWake::Bytes(task, self.take(index, count)),
+            Some(count) => {
+                // The socket is watched again after this.
+                let (bytes, _) = connection.take(count, &self.room);
+                StreamWake::Bytes(task, bytes)
+            }
             None => StreamWake::Failed(task, reason.into()),
         })
-    }
-
-    /// Marks bytes as read; they stay valid until the turn ends or more arrive.
-    pub(super) fn take(&mut self, index: u32, count: usize) -> *const [u8] {
-        let connection = &mut self.connections[index as usize];
-        let bytes = &raw const connection.input.unread(&self.room)[..count];
-        let paused = connection.input.len() >= connection.limit;
-        connection.input.take(count);
-        if paused {
-            self.watch(index);
-        }
-        bytes
     }
 
     /// Updates the readiness that the driver watches for.

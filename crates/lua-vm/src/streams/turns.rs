@@ -18,15 +18,17 @@ impl Streams {
     pub(crate) fn event(&self, turn: &Turn<'_>, key: Key, event: Event) {
         match event {
             Event::Ready(ready) => {
-                let mut inner = self.inner.borrow_mut();
-                let Some(StreamSource::Connection(index)) = inner.driver.data(key).copied() else {
-                    return;
-                };
-                let sent = if ready.write { inner.unblock(index) } else { Vec::new() };
-                let read = if ready.read { inner.receive(index, turn) } else { None };
-                drop(inner);
-                for wake in sent.into_iter().chain(read) {
-                    wake.run(turn);
+                let source = self.inner.borrow_mut().driver.data(key).copied();
+                let Some(StreamSource::Connection(index)) = source else { return };
+                if ready.write {
+                    let sent = self.inner.borrow_mut().unblock(index);
+                    sent.into_iter().for_each(|wake| wake.run(turn));
+                }
+                if ready.read {
+                    let read = self.inner.borrow_mut().receive(index, turn);
+                    if let Some(wake) = read {
+                        wake.run(turn);
+                    }
                 }
             }
             Event::Accepted(accepted) => self.accepted(turn, key, accepted),

@@ -7,13 +7,13 @@ use std::ffi::c_int;
 
 use mlua::ffi;
 
-use super::connection;
+use super::{connection, connection_of_frequent_call};
 use crate::ids::StreamHandle;
 use crate::native::time::check_span;
 use crate::raw_function;
 use crate::stack::{self, LuaState};
-use crate::streams::ReadResult;
-use crate::streams::input::{Delimiter, ReadRequest};
+use crate::streams::Unread;
+use crate::streams::input::ReadRequest;
 use crate::vm::Vm;
 
 pub(super) const FUNCTIONS: &[raw_function::NamedFunction] = &[
@@ -26,42 +26,25 @@ pub(super) const FUNCTIONS: &[raw_function::NamedFunction] = &[
 ];
 
 /// The last step of a raw function, after everything it held is dropped.
-enum ReadStep {
+enum LastStep {
     Return(c_int),
     Yield,
     Raise(&'static str),
-}
-
-impl ReadStep {
-    /// # Safety
-    /// The last thing a raw function does.
-    unsafe fn run(self, state: LuaState) -> c_int {
-        match self {
-            ReadStep::Return(values) => values,
-            // SAFETY: nothing is held. The values of the wake are what the call returns.
-            ReadStep::Yield => unsafe { ffi::lua_yieldk(state, 0, 0, None) },
-            // SAFETY: as above.
-            ReadStep::Raise(why) => unsafe { stack::raise(state, why) },
-        }
-    }
 }
 
 /// `conn:read(n | delimiter[, ms]) → data | nil, err`
 unsafe extern "C-unwind" fn read(state: LuaState) -> c_int {
     // SAFETY: the delimiter is copied before anything is waited for.
     unsafe {
-        let handle = connection(state, 1);
-        match ffi::lua_type(state, 2) {
-            ffi::LUA_TNUMBER => {
-                let count = ffi::luaL_checkinteger(state, 2);
-                let Ok(count) = usize::try_from(count) else {
-                    return ffi::luaL_argerror(state, 2, c"a negative count".as_ptr());
-                };
-                let timeout = timeout_argument(state, 3);
-                attempt(state, handle, ReadRequest::Bytes(count), timeout).run(state)
-            }
-            kind => delimited(state, handle, kind),
+        let (handle, count) = connection_of_frequent_call(state);
+        if count >= 2 && ffi::lua_type(state, 2) == ffi::LUA_TNUMBER {
+            let Ok(bytes) = usize::try_from(ffi::luaL_checkinteger(state, 2)) else {
+                return ffi::luaL_argerror(state, 2, c"a negative count".as_ptr());
+            };
+            let timeout = timeout_argument(state, 3, count);
+            return attempt(state, handle, ReadRequest::Bytes(bytes), timeout);
         }
+        delimited(state, handle, count)
     }
 }
 
@@ -69,35 +52,32 @@ unsafe extern "C-unwind" fn read(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn read_line(state: LuaState) -> c_int {
     // SAFETY: as `read`.
     unsafe {
-        let handle = connection(state, 1);
-        match ffi::lua_type(state, 2) {
-            ffi::LUA_TNONE | ffi::LUA_TNIL => {
-                let timeout = timeout_argument(state, 3);
-                let want = ReadRequest::Delimiter(Delimiter::new(b"\n"));
-                attempt(state, handle, want, timeout).run(state)
-            }
-            kind => delimited(state, handle, kind),
+        let (handle, count) = connection_of_frequent_call(state);
+        if count < 2 || ffi::lua_type(state, 2) == ffi::LUA_TNIL {
+            let timeout = timeout_argument(state, 3, count);
+            return attempt(state, handle, ReadRequest::Delimiter(b"\n"), timeout);
         }
+        delimited(state, handle, count)
     }
 }
 
-/// Reads up to the delimiter that is the second argument, of type `kind`.
+/// Reads up to the delimiter that is the second of `count` arguments.
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
-unsafe fn delimited(state: LuaState, handle: StreamHandle, kind: c_int) -> c_int {
+#[inline]
+unsafe fn delimited(state: LuaState, handle: StreamHandle, count: c_int) -> c_int {
     // SAFETY: promised by the caller; the string is an argument.
     unsafe {
-        if kind != ffi::LUA_TSTRING {
+        if count < 2 || ffi::lua_type(state, 2) != ffi::LUA_TSTRING {
             return ffi::luaL_argerror(state, 2, c"a count or a delimiter expected".as_ptr());
         }
         let delimiter = stack::bytes(state, 2).unwrap_or_default();
         if delimiter.is_empty() {
             return ffi::luaL_argerror(state, 2, c"an empty delimiter".as_ptr());
         }
-        let timeout = timeout_argument(state, 3);
-        attempt(state, handle, ReadRequest::Delimiter(Delimiter::new(delimiter)), timeout)
-            .run(state)
+        let timeout = timeout_argument(state, 3, count);
+        attempt(state, handle, ReadRequest::Delimiter(delimiter), timeout)
     }
 }
 
@@ -105,10 +85,10 @@ unsafe fn delimited(state: LuaState, handle: StreamHandle, kind: c_int) -> c_int
 unsafe extern "C-unwind" fn read_all(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let at_most = usize::try_from(ffi::luaL_optinteger(state, 2, i64::MAX)).unwrap_or(0);
-        let timeout = timeout_argument(state, 3);
-        attempt(state, handle, ReadRequest::Some(at_most.max(1)), timeout).run(state)
+        let timeout = timeout_argument(state, 3, ffi::lua_gettop(state));
+        attempt(state, handle, ReadRequest::Some(at_most.max(1)), timeout)
     }
 }
 
@@ -116,11 +96,11 @@ unsafe extern "C-unwind" fn read_all(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn more(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
-        let handle = connection(state, 1);
-        let timeout = timeout_argument(state, 2);
+        let handle = connection(state);
+        let timeout = timeout_argument(state, 2, ffi::lua_gettop(state));
         let vm = raw_function::vm(state);
         let unread = vm.streams.with(handle, |c| c.input.len()).unwrap_or(0);
-        attempt(state, handle, ReadRequest::More(unread), timeout).run(state)
+        attempt(state, handle, ReadRequest::More(unread), timeout)
     }
 }
 
@@ -128,7 +108,7 @@ unsafe extern "C-unwind" fn more(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn unread(state: LuaState) -> c_int {
     // SAFETY: the string stays on the stack.
     unsafe {
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let data = stack::check_bytes(state, 2);
         if raw_function::vm(state).streams.put_back(handle, data) {
             ffi::lua_pushboolean(state, 1);
@@ -142,7 +122,7 @@ unsafe extern "C-unwind" fn unread(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn peek(state: LuaState) -> c_int {
     // SAFETY: the bytes are copied by the push before anything else can happen.
     unsafe {
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let at_most = usize::try_from(ffi::luaL_optinteger(state, 2, i64::MAX)).unwrap_or(0);
         match raw_function::vm(state).streams.peek(handle, at_most) {
             Some(bytes) => stack::push(state, &*bytes),
@@ -152,45 +132,96 @@ unsafe extern "C-unwind" fn peek(state: LuaState) -> c_int {
     1
 }
 
-/// The time-out argument, if there is one.
+/// The time-out argument, if it is one of `count` arguments.
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
-unsafe fn timeout_argument(state: LuaState, index: c_int) -> Option<u64> {
+#[inline]
+unsafe fn timeout_argument(state: LuaState, index: c_int, count: c_int) -> Option<u64> {
     // SAFETY: promised by the caller.
-    unsafe { (ffi::lua_type(state, index) > ffi::LUA_TNIL).then(|| check_span(state, index)) }
+    unsafe {
+        (count >= index && ffi::lua_type(state, index) > ffi::LUA_TNIL)
+            .then(|| check_span(state, index))
+    }
 }
 
-/// Reads, or parks the coroutine. Everything it was given is dropped when it returns.
+/// Reads, or waits for what was not received.
 ///
 /// # Safety
-/// `state` runs a function made by `stack::functions`.
+/// The last thing that a function made by `raw_function::table` does, with the delimiter on its
+/// stack.
+#[inline]
 unsafe fn attempt(
     state: LuaState,
     handle: StreamHandle,
-    want: ReadRequest,
+    want: ReadRequest<&[u8]>,
     timeout: Option<u64>,
-) -> ReadStep {
+) -> c_int {
     // SAFETY: promised by the caller; the bytes are copied by the push.
     unsafe {
         let vm: &Vm = raw_function::vm(state);
-        let mut found = vm.streams.read(handle, &want);
-        if matches!(found, ReadResult::Busy) && vm.streams.forget_reader(vm, handle) {
-            found = vm.streams.read(handle, &want);
-        }
-        match found {
-            ReadResult::Bytes(bytes) => {
+        match vm.streams.read(handle, &want) {
+            Some(bytes) => {
                 stack::push(state, &*bytes);
-                ReadStep::Return(1)
+                1
             }
-            ReadResult::Failed(reason) => ReadStep::Return(stack::refuse(state, &reason)),
-            ReadResult::Busy => ReadStep::Raise("another task reads from this connection"),
-            ReadResult::Wait => match vm.waiter(state) {
+            None => wait(state, vm, handle, want, timeout),
+        }
+    }
+}
+
+/// Waits for what a read has not found, unless it never will.
+///
+/// # Safety
+/// As [`attempt`].
+#[inline(never)]
+unsafe fn wait(
+    state: LuaState,
+    vm: &Vm,
+    handle: StreamHandle,
+    want: ReadRequest<&[u8]>,
+    timeout: Option<u64>,
+) -> c_int {
+    // SAFETY: promised by the caller. The values of the wake are what the call returns.
+    unsafe {
+        match park(state, vm, handle, want, timeout) {
+            LastStep::Return(values) => values,
+            LastStep::Yield => ffi::lua_yieldk(state, 0, 0, None),
+            LastStep::Raise(why) => stack::raise(state, why),
+        }
+    }
+}
+
+/// Parks the coroutine. Everything it was given is dropped when it returns.
+///
+/// # Safety
+/// As [`attempt`].
+unsafe fn park(
+    state: LuaState,
+    vm: &Vm,
+    handle: StreamHandle,
+    want: ReadRequest<&[u8]>,
+    timeout: Option<u64>,
+) -> LastStep {
+    // SAFETY: promised by the caller; the bytes are copied by the push.
+    unsafe {
+        let mut why = vm.streams.why_not_read(handle, &want);
+        if matches!(why, Unread::Busy) && vm.streams.forget_reader(vm, handle) {
+            if let Some(bytes) = vm.streams.read(handle, &want) {
+                stack::push(state, &*bytes);
+                return LastStep::Return(1);
+            }
+            why = vm.streams.why_not_read(handle, &want);
+        }
+        match why {
+            Unread::Failed(reason) => LastStep::Return(stack::refuse(state, &reason)),
+            Unread::Busy => LastStep::Raise("another task reads from this connection"),
+            Unread::Wait => match vm.waiter(state) {
                 Some(task) => {
-                    vm.streams.park(vm, handle, task, want, timeout);
-                    ReadStep::Yield
+                    vm.streams.park(vm, handle, task, want.into_owned(), timeout);
+                    LastStep::Yield
                 }
-                None => ReadStep::Raise("only a task may wait for a connection"),
+                None => LastStep::Raise("only a task may wait for a connection"),
             },
         }
     }

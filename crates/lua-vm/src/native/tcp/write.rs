@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use mlua::ffi;
 
-use super::connection;
+use super::{connection, connection_of_frequent_call};
 use crate::ids::StreamHandle;
 use crate::raw_function;
 use crate::stack::{self, LuaState};
@@ -20,8 +20,11 @@ pub(super) const FUNCTIONS: &[raw_function::NamedFunction] =
 unsafe extern "C-unwind" fn write(state: LuaState) -> c_int {
     // SAFETY: a string stays on the stack while it is written; nothing raises.
     unsafe {
-        let handle = connection(state, 1);
-        if ffi::lua_type(state, 2) == ffi::LUA_TTABLE {
+        let (handle, count) = connection_of_frequent_call(state);
+        if count < 2 {
+            // So that the error is about an argument that was not given.
+            ffi::lua_settop(state, count);
+        } else if ffi::lua_type(state, 2) == ffi::LUA_TTABLE {
             return write_table(state, handle);
         }
         let data = stack::check_bytes(state, 2);
@@ -77,7 +80,7 @@ unsafe fn written(state: LuaState, outcome: Result<(), Rc<str>>) -> c_int {
 unsafe extern "C-unwind" fn close_write(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let first = raw_function::vm(state).streams.finish(handle);
         super::closing(state, first)
     }
@@ -87,7 +90,7 @@ unsafe extern "C-unwind" fn close_write(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn flush(state: LuaState) -> c_int {
     // SAFETY: nothing is held when the coroutine is left.
     unsafe {
-        let handle = connection(state, 1);
+        let handle = connection(state);
         let vm = raw_function::vm(state);
         let Some(task) = vm.waiter(state) else {
             stack::raise(state, "only a task may wait for a connection");
