@@ -205,6 +205,29 @@ def test_the_hook_of_an_interrupt(start_server, write):
     assert 0 < log.index("worker_int 0") < log.index("worker_exit 0")
 
 
+ENDS = """
+def post_request(worker, req):
+    worker.alive = False
+
+def worker_int(worker):
+    worker.log.warning("worker_int")
+
+def worker_exit(server, worker):
+    worker.log.warning("worker_exit %s %s", worker.alive, worker.nr)
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"preload": True}])
+def test_a_hook_ends_its_worker(start_server, write, options):
+    server = start_server("test_gunicorn:app", "wsgi", config=write(ENDS), **options)
+    for count in (1, 2):
+        assert server.get("/").status == 200
+        server.line("worker_exit False 1", count)
+        server.line("a worker process is ready", count + 1)
+    assert "worker_int" not in server.log()
+    assert "a worker process has ended" not in server.log()
+
+
 #: What hooks of public projects read.
 READERS = """
 def when_ready(server):

@@ -135,9 +135,22 @@ class Worker:
         self.pid = os.getpid()
         self.ppid = supervisor
         self.nr = 0
+        self._alive = True
         self._configuration = configuration
         self._server = Supervisor(configuration)
         self._server.pid = self.ppid
+
+    @property
+    def alive(self) -> bool:
+        """A hook that sets it to False ends the worker after the requests in flight, and the
+        supervisor starts another one."""
+        return self._alive
+
+    @alive.setter
+    def alive(self, alive: bool) -> None:
+        if self._alive and not alive:
+            self._alive = False
+            os.kill(self.pid, signal.SIGTERM)
 
     def before_import(self) -> None:
         self._configuration.call("post_fork", self._server, self)
