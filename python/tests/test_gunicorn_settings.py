@@ -75,9 +75,30 @@ FILES = {
 
 @pytest.mark.parametrize("text, words, without", FILES.values(), ids=FILES.keys())
 def test_settings_become_options(write, text, words, without):
-    found, notes = _gunicorn.Configuration(write(text)).options()
+    found, notes = _gunicorn.Configuration(write(text)).options([])
     assert sorted(found) == sorted(words)
     assert [note.split(" has ")[1].split(":")[0] for note in notes] == without
+
+
+def test_what_a_setting_needs_may_be_an_option(write, monkeypatch):
+    configuration = _gunicorn.Configuration(write(
+        "reload_extra_files = ['a.html']\nmax_requests_jitter = 5\nproxy_allow_ips = '*'\n"))
+    assert configuration.options(["run", "a:b"])[0] == []
+    assert configuration.options(["run", "--reload", "a:b"])[0] == [
+        "--reload", "--reload-extra-file=a.html"]
+    monkeypatch.setenv("GUNICORN_CMD_ARGS", "--max-requests 9 --proxy-protocol=v2")
+    assert configuration.options(["run", "a:b"])[0] == [
+        "--max-requests=9", "--max-requests-jitter=5", "--proxy-protocol=v2",
+        "--proxy-allow-from=*"]
+
+
+def test_a_file_of_the_settings_is_watched_with_the_option(start_server, write, tmp_path):
+    template = tmp_path / "page.html"
+    template.write_text("old")
+    path = write(f"reload_extra_files = [{str(template)!r}]\n")
+    server = start_server("test_gunicorn:app", "wsgi", config=path, reload=True)
+    template.write_text("another")
+    server.line("a worker process is ready", 2)
 
 
 def test_the_settings_of_a_container_are_served(start_server, write):
@@ -93,12 +114,12 @@ def test_a_worker_class_of_its_own_is_the_one_that_it_extends(write, tmp_path):
     text = "from gunicorn.workers.gthread import ThreadWorker\nclass Own(ThreadWorker): pass\n"
     (tmp_path / "own_worker.py").write_text(text)
     word = "--worker-class=gunicorn.workers.gthread.ThreadWorker"
-    found, _ = _gunicorn.Configuration(write(text + "worker_class = Own\n")).options()
+    found, _ = _gunicorn.Configuration(write(text + "worker_class = Own\n")).options([])
     assert found == [word]
     path = write(f"chdir = {str(tmp_path)!r}\nworker_class = 'own_worker.Own'\n")
-    assert word in _gunicorn.Configuration(path).options()[0]
+    assert word in _gunicorn.Configuration(path).options([])[0]
     path = write("worker_class = 'nowhere.Own'\n")
-    assert _gunicorn.Configuration(path).options()[0] == ["--worker-class=nowhere.Own"]
+    assert _gunicorn.Configuration(path).options([])[0] == ["--worker-class=nowhere.Own"]
 
 
 def test_every_setting_of_gunicorn_is_known():
@@ -142,14 +163,14 @@ def test_the_file_of_the_working_directory_is_read_without_an_option(
     assert arguments == ["run", "shop:app"] and configuration.path == path
     assert capsys.readouterr().err == "note: ./gunicorn.conf.py is read; -c /dev/null reads none\n"
     arguments, configuration = _gunicorn.take(["run", "a:b", "-c", "/dev/null"])
-    assert arguments == ["run", "a:b"] and configuration.options() == ([], [])
+    assert arguments == ["run", "a:b"] and configuration.options([]) == ([], [])
     for words in (["run", "--help"], ["run", "-i"], ["run", "x.lua"], ["up"]):
         assert _gunicorn.take(words) == (words, None)
 
 
 def test_a_module_is_a_file_as_well(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "")
-    found, _ = _gunicorn.Configuration("python:gunicorn_settings").options()
+    found, _ = _gunicorn.Configuration("python:gunicorn_settings").options([])
     assert found == ["--threads=3"]
     with pytest.raises(_gunicorn.ConfigurationError, match="cannot be executed"):
         _gunicorn.Configuration("python:no_such_module")

@@ -40,7 +40,7 @@ def run(arguments: list[str], command: list[str]) -> int:
         arguments, configuration = _gunicorn.take(arguments)
         if configuration is None:
             return _tidegate.main(["tidegate", *arguments], command)
-        words, notes = configuration.options()
+        words, notes = configuration.options(arguments)
     except _gunicorn.ConfigurationError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

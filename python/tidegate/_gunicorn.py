@@ -78,9 +78,11 @@ class Configuration:
         if self.has(hook):
             self.values[hook](*arguments)
 
-    def options(self) -> tuple[list[str], list[str]]:
-        """The settings as words of a command line, and a note for each that does nothing here."""
-        return _gunicorn_settings.options(self.path, self.values)
+    def options(self, arguments: list[str]) -> tuple[list[str], list[str]]:
+        """The settings as words of a command line, and a note for each that does nothing here.
+        ``arguments`` is the command line without the file."""
+        given = [*arguments, *_words_of_variable()]
+        return _gunicorn_settings.options(self.path, self.values, given)
 
 
 class _Settings:
@@ -272,11 +274,7 @@ def take(arguments: list[str]) -> tuple[list[str], Configuration | None]:
     if arguments[:1] != ["run"] or any(word.endswith(".lua") for word in arguments):
         return arguments, None
     arguments, path = _without_file(arguments)
-    try:
-        others, other = _without_file(shlex.split(os.environ.get("GUNICORN_CMD_ARGS", "")))
-    except ValueError:
-        # The command line reports what is wrong with the variable.
-        other = None
+    others, other = _without_file(_words_of_variable())
     if other is not None:
         # Workers and the command line read the variable without it.
         os.environ["GUNICORN_CMD_ARGS"] = shlex.join(others)
@@ -293,6 +291,14 @@ def take(arguments: list[str]) -> tuple[list[str], Configuration | None]:
     if application and not any(_is_application(word) for word in arguments[1:]):
         arguments.append(application)
     return arguments, configuration
+
+
+def _words_of_variable() -> list[str]:
+    """The words of ``GUNICORN_CMD_ARGS``; none if it is invalid, which the command line reports."""
+    try:
+        return shlex.split(os.environ.get("GUNICORN_CMD_ARGS", ""))
+    except ValueError:
+        return []
 
 
 def _without_file(words: list[str]) -> tuple[list[str], str | None]:

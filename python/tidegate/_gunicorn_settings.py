@@ -131,13 +131,17 @@ WITHOUT_COUNTERPART = {
 }
 
 
-def options(path: str, values: dict) -> tuple[list[str], list[str]]:
+def options(path: str, values: dict, given: list[str]) -> tuple[list[str], list[str]]:
     """The settings of a file as words of a command line, and a note for each that is not the same
-    here."""
+    here. ``given`` has the words of the command line and of ``GUNICORN_CMD_ARGS``."""
     words, notes = [], []
     for name, value in values.items():
         if name in NEEDED and not values.get(NEEDED[name]):
-            continue
+            needed = _given(NEEDED[name], given)
+            if not needed:
+                continue
+            # Among the options of the file, because they are read by themselves.
+            words.extend(word for word in needed if word not in words)
         found, note = _words(name, value)
         words.extend(found)
         if name in WITHOUT_COUNTERPART and value is not None and value is not False:
@@ -146,6 +150,17 @@ def options(path: str, values: dict) -> tuple[list[str], list[str]]:
             notes.append(f"{path} has {name}: {note}")
     words.extend(_converted(values))
     return words, notes
+
+
+def _given(name: str, given: list[str]) -> list[str]:
+    """The option of a setting as the command line has it: one word, or none."""
+    option = {**OPTIONS, **FLAGS}[name]
+    for word, following in zip(given, [*given[1:], ""], strict=False):
+        if word == option:
+            return [option if name in FLAGS else f"{option}={following}"]
+        if word.startswith(f"{option}="):
+            return [word]
+    return []
 
 
 def _converted(values: dict) -> list[str]:
