@@ -102,6 +102,26 @@ def test_it_serves_on_a_unix_socket(start_server, tmp_path):
     assert response.startswith(b"HTTP/1.1 200 ") and response.endswith(b"unset")
 
 
+def wsgi(environ, start_response):
+    start_response("200 OK", [("content-length", "4")])
+    return [f"{environ['SERVER_PORT']:>4}".encode()]
+
+
+def test_the_port_of_a_unix_socket_is_that_of_the_scheme_of_each_request(start_server, tmp_path):
+    path = tmp_path / "app.sock"
+    server = start_server("test_run:wsgi", "wsgi", ready=False, bind=f"unix:{path}")
+    server.line(r"serving test_run:wsgi on ")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+        for scheme, port in (("http", b"  80"), ("https", b" 443"), ("http", b"  80")):
+            head = f"GET / HTTP/1.1\r\nhost: a\r\nx-forwarded-proto: {scheme}\r\n\r\n"
+            client.sendall(head.encode())
+            response = b""
+            while b"\r\n\r\n" not in response or len(response.partition(b"\r\n\r\n")[2]) < 4:
+                response += client.recv(65536)
+            assert response.endswith(port), response
+
+
 def test_variables_and_fields_are_added(start_server):
     words = "-e SHOP_A=gunicorn --header x-a:1 --worker-tmp-dir /dev/shm"
     environment = {"GUNICORN_CMD_ARGS": words}

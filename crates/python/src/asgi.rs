@@ -17,6 +17,7 @@ mod exchange;
 mod failed_awaitable;
 mod functions;
 mod guard;
+mod header_pairs;
 mod idle_future;
 mod messages;
 mod op_future;

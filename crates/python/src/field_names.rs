@@ -6,6 +6,21 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use wire::Known;
 
+/// True for fields whose values repeat across requests and are not secret: their objects are
+/// reused.
+pub(crate) fn is_repeated(known: Known) -> bool {
+    matches!(
+        known,
+        Known::Host
+            | Known::UserAgent
+            | Known::Accept
+            | Known::AcceptEncoding
+            | Known::AcceptLanguage
+            | Known::Connection
+            | Known::ContentType
+    )
+}
+
 /// The known names, by `Known::index`.
 pub(crate) struct FieldNames(Vec<Py<PyBytes>>);
 

@@ -9,6 +9,7 @@
 pub mod app_status;
 pub mod asgi;
 mod bytes;
+mod clients;
 mod field_names;
 mod fields;
 mod gil;

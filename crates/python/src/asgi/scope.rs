@@ -1,20 +1,19 @@
 //! The scope of a request: ASGI, "HTTP Connection Scope" and "WebSocket Connection Scope".
 //!
-//! Owns the objects shared by all requests: template dictionaries, field names, and the objects of
-//! the last client's and the listener's address.
+//! Owns the objects shared by all requests: template dictionaries, and the objects of the clients'
+//! and the listener's address.
 
-use std::net::SocketAddr;
-
-use message::{Headers, Scheme};
+use message::Scheme;
 use net::{Bind, Peer};
 use offload::Head;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use pyo3::{IntoPyObjectExt, intern};
 use wire::{Method, Version};
 
+use super::header_pairs::HeaderPairs;
 use super::tls_extension::TlsExtension;
-use crate::field_names::FieldNames;
+use crate::clients::{Clients, address_of};
 use crate::gil::GilCell;
 use crate::path::decoded;
 
@@ -23,15 +22,14 @@ const SPEC_VERSION: &str = "2.5";
 
 /// Builds scopes.
 pub(super) struct Scopes {
-    http: Py<PyDict>,
-    websocket: Py<PyDict>,
-    names: FieldNames,
+    http: Template,
+    websocket: Template,
+    headers: HeaderPairs,
     root_path: String,
     state: Option<Py<PyDict>>,
-    last_client: GilCell<Option<(SocketAddr, Py<PyTuple>)>>,
+    clients: Clients,
     last_server: GilCell<Option<(Bind, Py<PyAny>)>>,
     tls: TlsExtension,
-    get: Py<PyString>,
 }
 
 impl Scopes {
@@ -40,44 +38,30 @@ impl Scopes {
         root_path: String,
         state: Option<Py<PyDict>>,
     ) -> PyResult<Scopes> {
-        let extensions = |names: &[&str]| -> PyResult<Py<PyDict>> {
-            let extensions = PyDict::new(py);
-            for name in names {
-                extensions.set_item(name, PyDict::new(py))?;
-            }
-            Ok(extensions.unbind())
-        };
-        let http = template(py, "http", &root_path)?;
-        http.set_item(
-            "extensions",
-            extensions(&[
-                "http.response.pathsend",
-                "http.response.trailers",
-                "http.response.early_hint",
-            ])?,
-        )?;
-        let websocket = template(py, "websocket", &root_path)?;
-        websocket.set_item("extensions", extensions(&["websocket.http.response"])?)?;
+        let has_state = state.is_some();
+        let extensions =
+            ["http.response.pathsend", "http.response.trailers", "http.response.early_hint"];
+        let http = Template::new(py, "http", &root_path, has_state, &extensions)?;
+        let extensions = ["websocket.http.response"];
+        let websocket = Template::new(py, "websocket", &root_path, has_state, &extensions)?;
         Ok(Scopes {
-            http: http.unbind(),
-            websocket: websocket.unbind(),
-            names: FieldNames::new(py),
+            http,
+            websocket,
+            headers: HeaderPairs::new(py),
             root_path,
             state,
-            last_client: GilCell::default(),
+            clients: Clients::new(),
             last_server: GilCell::default(),
             tls: TlsExtension::default(),
-            get: PyString::intern(py, "GET").unbind(),
         })
     }
 
     pub(super) fn http<'py>(&self, py: Python<'py>, head: &Head) -> PyResult<Bound<'py, PyDict>> {
-        let scope = copied(self.http.bind(py))?;
-        let method = match &head.method {
-            Method::Get => self.get.bind(py).clone(),
-            other => PyString::new(py, other.as_str()),
-        };
-        scope.set_item(intern!(py, "method"), method)?;
+        let scope = self.http.copy(py)?;
+        // The template has the most frequent values.
+        if head.method != Method::Get {
+            scope.set_item(intern!(py, "method"), head.method.as_str())?;
+        }
         if head.scheme == Scheme::Https {
             scope.set_item(intern!(py, "scheme"), intern!(py, "https"))?;
         }
@@ -90,7 +74,7 @@ impl Scopes {
         py: Python<'py>,
         head: &Head,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let scope = copied(self.websocket.bind(py))?;
+        let scope = self.websocket.copy(py)?;
         let scheme = match head.scheme {
             Scheme::Http => intern!(py, "ws"),
             Scheme::Https => intern!(py, "wss"),
@@ -110,7 +94,6 @@ impl Scopes {
     /// Sets the keys that both kinds have.
     fn fill(&self, scope: &Bound<'_, PyDict>, head: &Head) -> PyResult<()> {
         let py = scope.py();
-        // The template has the most frequent one.
         match head.version {
             Version::Http10 => scope.set_item(intern!(py, "http_version"), intern!(py, "1.0"))?,
             Version::Http11 => {}
@@ -127,9 +110,10 @@ impl Scopes {
             let raw = [self.root_path.as_bytes(), raw].concat();
             scope.set_item(intern!(py, "raw_path"), PyBytes::new(py, &raw))?;
         }
-        let query = head.target.query().unwrap_or_default();
-        scope.set_item(intern!(py, "query_string"), PyBytes::new(py, query))?;
-        scope.set_item(intern!(py, "headers"), self.headers(py, &head.headers)?)?;
+        if let Some(query) = head.target.query() {
+            scope.set_item(intern!(py, "query_string"), PyBytes::new(py, query))?;
+        }
+        scope.set_item(intern!(py, "headers"), self.headers.list(py, &head.headers)?)?;
         scope.set_item(intern!(py, "client"), self.client(py, head)?)?;
         scope.set_item(intern!(py, "server"), self.server(py, &head.local)?)?;
         if let Some(tls) = &head.tls {
@@ -142,38 +126,14 @@ impl Scopes {
         Ok(())
     }
 
-    fn headers<'py>(&self, py: Python<'py>, headers: &Headers) -> PyResult<Bound<'py, PyList>> {
-        let mut failed = None;
-        let pairs = headers.iter().map(|field| {
-            let name = self.names.get(py, field.known, field.name);
-            PyTuple::new(py, [name, PyBytes::new(py, field.value)])
-        });
-        let pairs: Vec<_> =
-            pairs.filter_map(|pair| pair.map_err(|e| failed = Some(e)).ok()).collect();
-        match failed {
-            None => PyList::new(py, pairs),
-            Some(error) => Err(error),
-        }
-    }
-
     fn client<'py>(&self, py: Python<'py>, head: &Head) -> PyResult<Bound<'py, PyAny>> {
-        let address = match head.peer {
-            Peer::Tcp(peer) if peer.ip().to_canonical() == head.client_ip => peer,
-            // A trusted proxy names the client's address, but not its port.
-            Peer::Tcp(_) => SocketAddr::new(head.client_ip, 0),
-            Peer::Unix if head.client_ip.is_loopback() => return Ok(py.None().into_bound(py)),
-            Peer::Unix => SocketAddr::new(head.client_ip, 0),
-        };
-        let mut last = self.last_client.get();
-        match &*last {
-            Some((known, client)) if *known == address => Ok(client.bind(py).clone().into_any()),
-            _ => {
-                let ip = address.ip().to_canonical().to_string();
-                let client = (ip, address.port()).into_pyobject(py)?;
-                *last = Some((address, client.clone().unbind()));
-                Ok(client.into_any())
-            }
+        if matches!(head.peer, Peer::Unix) && head.client_ip.is_loopback() {
+            return Ok(py.None().into_bound(py));
         }
+        let client = self.clients.get(py, address_of(head), |address| {
+            (address.ip().to_canonical().to_string(), address.port()).into_pyobject(py)
+        })?;
+        Ok(client.into_any())
     }
 
     fn server<'py>(&self, py: Python<'py>, local: &Bind) -> PyResult<Bound<'py, PyAny>> {
@@ -197,28 +157,53 @@ impl Scopes {
     }
 }
 
-/// Copies a template and its nested dictionaries, so that the application may change the copy.
-fn copied<'py>(template: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
-    let py = template.py();
-    let scope = template.copy()?;
-    for name in [intern!(py, "asgi"), intern!(py, "extensions")] {
-        if let Some(inner) = scope.get_item(name)? {
-            scope.set_item(name, inner.cast::<PyDict>()?.copy()?)?;
-        }
-    }
-    Ok(scope)
+/// A scope with the keys of a kind, so that no copy grows while it is filled, and with the values
+/// that most requests have.
+struct Template {
+    scope: Py<PyDict>,
+    asgi: Py<PyDict>,
+    extensions: Py<PyDict>,
 }
 
-/// The keys that are the same for every request of a kind.
-fn template<'py>(py: Python<'py>, kind: &str, root_path: &str) -> PyResult<Bound<'py, PyDict>> {
-    let asgi = PyDict::new(py);
-    asgi.set_item("version", "3.0")?;
-    asgi.set_item("spec_version", SPEC_VERSION)?;
-    let scope = PyDict::new(py);
-    scope.set_item(intern!(py, "type"), kind)?;
-    scope.set_item("asgi", asgi)?;
-    scope.set_item(intern!(py, "http_version"), intern!(py, "1.1"))?;
-    scope.set_item(intern!(py, "scheme"), intern!(py, "http"))?;
-    scope.set_item("root_path", root_path)?;
-    Ok(scope)
+impl Template {
+    fn new(
+        py: Python<'_>,
+        kind: &str,
+        root_path: &str,
+        has_state: bool,
+        extensions: &[&str],
+    ) -> PyResult<Template> {
+        let text = |text: &str| PyString::intern(py, text);
+        let asgi = PyDict::new(py);
+        asgi.set_item(text("version"), text("3.0"))?;
+        asgi.set_item(text("spec_version"), text(SPEC_VERSION))?;
+        let scope = PyDict::new(py);
+        scope.set_item(text("type"), text(kind))?;
+        scope.set_item(text("http_version"), text("1.1"))?;
+        scope.set_item(text("scheme"), text("http"))?;
+        scope.set_item(text("root_path"), root_path)?;
+        scope.set_item(text("query_string"), PyBytes::new(py, b""))?;
+        let of_kind = if kind == "http" { "method" } else { "subprotocols" };
+        scope.set_item(text(of_kind), text("GET"))?;
+        for name in ["asgi", "client", "server", "path", "raw_path", "headers", "extensions"] {
+            scope.set_item(text(name), py.None())?;
+        }
+        if has_state {
+            scope.set_item(text("state"), py.None())?;
+        }
+        let named = PyDict::new(py);
+        for name in extensions {
+            named.set_item(text(name), PyDict::new(py))?;
+        }
+        let (asgi, extensions) = (asgi.unbind(), named.unbind());
+        Ok(Template { scope: scope.unbind(), asgi, extensions })
+    }
+
+    /// Returns a scope that the application may change, and with it its nested dictionaries.
+    fn copy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let scope = self.scope.bind(py).copy()?;
+        scope.set_item(intern!(py, "asgi"), self.asgi.bind(py).copy()?)?;
+        scope.set_item(intern!(py, "extensions"), self.extensions.bind(py).copy()?)?;
+        Ok(scope)
+    }
 }

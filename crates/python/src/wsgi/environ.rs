@@ -4,16 +4,18 @@
 //! values. Promises to drop a header whose name contains an underscore: it could be mistaken for
 //! one that a proxy has checked.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use message::{Headers, Scheme};
-use net::{Bind, Peer};
+use net::Bind;
 use offload::Head;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyString, PyTuple};
 use wire::{Known, Method, Version};
 
 use super::text::{bytes, text};
+use crate::clients::{Clients, address_of};
+use crate::field_names::is_repeated;
 use crate::gil::GilCell;
 use crate::path::decoded_bytes;
 
@@ -36,6 +38,7 @@ pub(super) struct Environs {
     /// `HTTP_…`, by `Known::index`.
     names: Vec<Py<PyString>>,
     root_path: Vec<u8>,
+    clients: Clients,
     last: GilCell<LastValues>,
 }
 
@@ -72,22 +75,10 @@ keys! {
 /// Values of the previous request: the next one often has the same.
 #[derive(Default)]
 struct LastValues {
-    client: Option<(IpAddr, Py<PyString>)>,
-    server: Option<(Bind, Py<PyString>, Py<PyString>)>,
-    /// Values of [`REUSED`], by `Known::index`.
+    server: Option<(Bind, Scheme, Py<PyString>, Py<PyString>)>,
+    /// Values of the fields that [`is_repeated`] names, by `Known::index`.
     values: Vec<Option<Py<PyString>>>,
 }
-
-/// Fields whose values repeat across requests, and are not secret.
-const REUSED: [Known; 7] = [
-    Known::Host,
-    Known::UserAgent,
-    Known::Accept,
-    Known::AcceptEncoding,
-    Known::AcceptLanguage,
-    Known::Connection,
-    Known::ContentType,
-];
 
 impl Environs {
     pub(super) fn new(py: Python<'_>, common: Common<'_>) -> PyResult<Environs> {
@@ -105,6 +96,7 @@ impl Environs {
             names: Known::ALL.iter().map(name).collect(),
             root_path: common.root_path.trim_end_matches('/').as_bytes().to_vec(),
             template: template(py, common)?.unbind(),
+            clients: Clients::new(),
             last: GilCell::new(LastValues { values, ..LastValues::default() }),
         })
     }
@@ -120,8 +112,11 @@ impl Environs {
     ) -> PyResult<Bound<'py, PyDict>> {
         let environ = self.template.bind(py).copy()?;
         let keys = &self.keys;
-        if head.method != Method::Get {
-            environ.set_item(&keys.method, PyString::intern(py, head.method.as_str()))?;
+        match &head.method {
+            Method::Get => {}
+            // CPython never frees an interned string, and a client may choose any name.
+            Method::Other(name) => environ.set_item(&keys.method, text(py, name)?)?,
+            known => environ.set_item(&keys.method, PyString::intern(py, known.as_str()))?,
         }
         // The template has the most frequent one.
         match head.version {
@@ -174,30 +169,27 @@ impl Environs {
     fn addresses(&self, environ: &Bound<'_, PyDict>, head: &Head) -> PyResult<()> {
         let py = environ.py();
         let keys = &self.keys;
+        let client = self.clients.get(py, address_of(head), |address| {
+            let ip = text(py, address.ip().to_canonical().to_string().as_bytes())?;
+            PyTuple::new(py, [ip, number(py, address.port())?])
+        })?;
+        environ.set_item(&keys.address, client.get_borrowed_item(0)?)?;
+        environ.set_item(&keys.port, client.get_borrowed_item(1)?)?;
         let mut last = self.last.get();
-        // A trusted proxy names the client's address, but not its port.
-        let port = match head.peer {
-            Peer::Tcp(peer) if peer.ip().to_canonical() == head.client_ip => peer.port(),
-            _ => 0,
+        // On a Unix socket the port is that of the scheme, which a trusted proxy names.
+        let is_known = |(local, scheme, ..): &(Bind, Scheme, _, _)| {
+            *local == head.local && *scheme == head.scheme
         };
-        match &last.client {
-            Some((ip, text)) if *ip == head.client_ip => environ.set_item(&keys.address, text)?,
-            _ => {
-                let text = PyString::new(py, &head.client_ip.to_string()).unbind();
-                environ.set_item(&keys.address, &text)?;
-                last.client = Some((head.client_ip, text));
-            }
-        }
-        environ.set_item(&keys.port, number(py, port)?)?;
-        if last.server.as_ref().is_none_or(|(known, ..)| *known != head.local) {
+        if !last.server.as_ref().is_some_and(is_known) {
             let (name, port) = match &head.local {
                 Bind::Tcp(address) => (ip_text(*address), address.port()),
                 Bind::Unix(_) => ("localhost".to_owned(), default_port(head.scheme)),
             };
             let name = PyString::new(py, &name).unbind();
-            last.server = Some((head.local.clone(), name, number(py, port)?.unbind()));
+            let port = number(py, port)?.unbind();
+            last.server = Some((head.local.clone(), head.scheme, name, port));
         }
-        if let Some((_, name, port)) = &last.server {
+        if let Some((.., name, port)) = &last.server {
             environ.set_item(&keys.server_name, name)?;
             environ.set_item(&keys.server_port, port)?;
         }
@@ -225,7 +217,7 @@ impl Environs {
             if std::mem::replace(&mut seen[known.index()], true) {
                 let separator: &[u8] = if known == Known::Cookie { b"; " } else { b"," };
                 put(environ, name, environ.get_item(name)?, separator, field.value)?;
-            } else if REUSED.contains(&known) {
+            } else if is_repeated(known) {
                 environ
                     .set_item(name, reused(py, &mut last.values[known.index()], field.value)?)?;
             } else {
