@@ -11,6 +11,8 @@
 
 mod app_loop;
 mod awaitable;
+mod call_objects;
+mod context;
 mod coroutine;
 mod disconnected;
 mod exchange;

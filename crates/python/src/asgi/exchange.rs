@@ -23,7 +23,7 @@ use super::op_future::{Operations, operation};
 use super::pending_ops::{OpKind, PendingOps};
 use crate::gil::GilCell;
 
-#[pyclass(frozen, freelist = 256, module = "tidegate._tidegate")]
+#[pyclass(frozen, module = "tidegate._tidegate")]
 pub(super) struct Exchange {
     pub(super) app: Py<AppLoop>,
     pub(super) state: GilCell<ExchangeState>,
@@ -68,23 +68,38 @@ pub(super) struct Streaming {
 }
 
 impl Exchange {
-    /// Creates the exchange of a request; also returns the request's head.
-    pub(super) fn new(app: Py<AppLoop>, request: OffloadedRequest) -> (Exchange, Head) {
-        let OffloadedRequest { head, body, answer } = request;
+    /// Creates an exchange without a request: it is complete.
+    pub(super) fn new(app: Py<AppLoop>) -> Exchange {
         let state = ExchangeState {
-            body: Some(body),
-            is_read: false,
+            body: None,
+            is_read: true,
             peeked: None,
             peeked_fault: None,
             failure: None,
-            response: ResponseState::Open(answer),
-            is_head: head.method == wire::Method::Head,
-            accepts_trailers: head.headers.lists_token(wire::Known::Te, "trailers"),
+            response: ResponseState::Done,
+            is_head: false,
+            accepts_trailers: false,
             pending: PendingOps::default(),
-            taken_us: app.get().taken_us(),
-            counted: false,
+            taken_us: 0,
+            counted: true,
         };
-        (Exchange { app, state: GilCell::new(state) }, head)
+        Exchange { app, state: GilCell::new(state) }
+    }
+
+    /// Begins a request; returns its head. No request is in progress.
+    pub(super) fn begin(&self, request: OffloadedRequest) -> Head {
+        let OffloadedRequest { head, body, answer } = request;
+        let mut state = self.state.get();
+        state.body = Some(body);
+        state.is_read = false;
+        state.peeked_fault = None;
+        state.failure = None;
+        state.response = ResponseState::Open(answer);
+        state.is_head = head.method == wire::Method::Head;
+        state.accepts_trailers = head.headers.lists_token(wire::Known::Te, "trailers");
+        state.taken_us = self.app.get().taken_us();
+        state.counted = false;
+        head
     }
 
     /// `receive()`.

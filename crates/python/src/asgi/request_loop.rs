@@ -19,9 +19,10 @@ use telemetry::event_limited;
 use telemetry::log::Level;
 
 use super::app_loop::AppLoop;
+use super::call_objects::CallObjects;
+use super::context::in_context;
 use super::coroutine::{Step, of_awaitable, step};
 use super::exchange::Exchange;
-use super::functions;
 use super::idle_future::IdleFuture;
 use super::traces::Traces;
 use crate::gil::{GilCell, GilFlag};
@@ -53,7 +54,7 @@ struct RunningCall {
     /// The coroutine, or the iterator of another awaitable.
     coroutine: Py<PyAny>,
     context: Py<PyAny>,
-    exchange: Py<Exchange>,
+    objects: CallObjects,
     /// References to the Task when the call began.
     references: isize,
     suspended: bool,
@@ -113,9 +114,10 @@ impl RequestLoop {
         let this = slf.get();
         let Some(running) = this.running.take() else { return Ok(()) };
         let py = slf.py();
-        let closed =
-            running.in_context(py, || running.coroutine.call_method0(py, intern!(py, "close")));
-        running.exchange.get().end(py, true);
+        let closed = in_context(py, &running.context, || {
+            running.coroutine.call_method0(py, intern!(py, "close"))
+        });
+        running.exchange().end(py, true);
         closed.map(drop)
     }
 }
@@ -143,38 +145,33 @@ impl RequestLoop {
         if this.task.get() == 0 {
             this.task.set(this.app.get().current_task(py)?.as_ptr() as usize);
         }
-        let mut first = Some(first);
-        loop {
-            let running = this.running.take();
-            let (running, called) = match running {
-                Some(running) => (running, Ok(())),
-                None => match this.begin(py)? {
-                    Some(begun) => begun,
-                    None => return this.wait_idle(py),
-                },
-            };
-            let stepped = match (called, first.take()) {
-                (Err(error), _) => Err(error),
-                (Ok(()), Some(first)) => first(py, &running),
-                (Ok(()), None) => running.step(py),
-            };
-            match stepped {
+        let running = this.running.take();
+        let mut stepped = match running {
+            Some(running) => {
+                let result = first(py, &running);
+                Some((running, result))
+            }
+            None => this.begin(py)?,
+        };
+        while let Some((running, result)) = stepped {
+            match result {
                 Ok(Step::Yielded(yielded)) => {
                     *this.running.get() = Some(RunningCall { suspended: true, ..running });
                     return Ok(Some(yielded));
                 }
-                Ok(Step::Returned) => running.exchange.get().end(py, false),
+                Ok(Step::Returned) => running.exchange().end(py, false),
                 Err(error) => this.failed(py, &running, error)?,
             }
             if !this.is_reusable(py, running)? {
                 return Ok(None);
             }
+            stepped = this.begin(py)?;
         }
+        this.wait_idle(py)
     }
 
-    /// Calls the application for the next request, if there is one; also returns the result of the
-    /// call.
-    fn begin(&self, py: Python<'_>) -> PyResult<Option<(RunningCall, PyResult<()>)>> {
+    /// Calls the application for the next request, if there is one, and runs its first step.
+    fn begin(&self, py: Python<'_>) -> PyResult<Option<(RunningCall, PyResult<Step>)>> {
         let app = self.app.get();
         let Some(request) = self.first.take().or_else(|| app.next_request()) else {
             return Ok(None);
@@ -182,24 +179,21 @@ impl RequestLoop {
         if self.weak_references.get().is_none() {
             self.weak_references.set(Some(app.weak_references(&self.task(py))?));
         }
-        let (exchange, head) = Exchange::new(self.app.clone_ref(py), *request);
-        let exchange = Bound::new(py, exchange)?;
-        let mut running = RunningCall {
-            coroutine: py.None(),
-            context: app.context(py)?,
-            exchange: exchange.clone().unbind(),
-            references: self.references(),
-            suspended: false,
-        };
-        let called = running.in_context(py, || call(app, &exchange, &head));
-        let called = called.map(|coroutine| running.coroutine = coroutine);
-        Ok(Some((running, called)))
+        let (objects, head) = app.spare.begin(py, &self.app, *request)?;
+        let (context, references) = (app.context(py)?, self.references());
+        let mut coroutine = py.None();
+        let result = in_context(py, &context, || {
+            coroutine = call(py, app, &objects, &head)?;
+            step(&coroutine, py)
+        });
+        let running = RunningCall { coroutine, context, objects, references, suspended: false };
+        Ok(Some((running, result)))
     }
 
     /// Handles an exception of the application: fails the response and logs the exception. The Task
     /// continues unless it was cancelled.
     fn failed(&self, py: Python<'_>, running: &RunningCall, error: PyErr) -> PyResult<()> {
-        let exchange = running.exchange.get();
+        let exchange = running.exchange();
         // An exception after the end of the response does not affect the client.
         exchange.end(py, true);
         // SystemExit and KeyboardInterrupt do not pass: they would end the event loop, and with it
@@ -223,9 +217,10 @@ impl RequestLoop {
 
     /// True if the Task may serve another request: this one never suspended and left no trace.
     fn is_reusable(&self, py: Python<'_>, running: RunningCall) -> PyResult<bool> {
-        let RunningCall { suspended, references, .. } = running;
+        let RunningCall { coroutine, context, objects, references, suspended } = running;
         // Releases the references that the coroutine held.
-        drop(running);
+        drop((coroutine, context));
+        self.app.get().spare.add(objects);
         if suspended || self.references() != references {
             return Ok(false);
         }
@@ -280,38 +275,22 @@ impl RequestLoop {
 }
 
 /// Calls the application; returns its coroutine.
-fn call(app: &AppLoop, exchange: &Bound<'_, Exchange>, head: &Head) -> PyResult<Py<PyAny>> {
-    let py = exchange.py();
+fn call(py: Python<'_>, app: &AppLoop, objects: &CallObjects, head: &Head) -> PyResult<Py<PyAny>> {
     let scope = app.scopes.http(py, head)?;
-    let receive = functions::receive(exchange)?;
-    let send = functions::send(exchange)?;
-    of_awaitable(app.application.bind(py).call1((scope, receive, send))?)
+    of_awaitable(app.application.bind(py).call1((scope, &objects.receive, &objects.send))?)
 }
 
 impl RunningCall {
-    /// Calls `with` in the context of the request.
-    fn in_context<R>(&self, py: Python<'_>, with: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
-        // SAFETY: the argument is a context; it is exited on every path except a panic, which ends
-        // the process.
-        unsafe {
-            if ffi::PyContext_Enter(self.context.as_ptr()) != 0 {
-                return Err(PyErr::fetch(py));
-            }
-        }
-        let result = with();
-        // SAFETY: it was entered above.
-        if unsafe { ffi::PyContext_Exit(self.context.as_ptr()) } != 0 {
-            return Err(PyErr::fetch(py));
-        }
-        result
+    fn exchange(&self) -> &Exchange {
+        self.objects.exchange.get()
     }
 
     fn step(&self, py: Python<'_>) -> PyResult<Step> {
-        self.in_context(py, || step(&self.coroutine, py))
+        in_context(py, &self.context, || step(&self.coroutine, py))
     }
 
     fn throw(&self, py: Python<'_>, arguments: &Bound<'_, PyTuple>) -> PyResult<Step> {
-        let thrown = self.in_context(py, || {
+        let thrown = in_context(py, &self.context, || {
             self.coroutine.call_method1(py, intern!(py, "throw"), arguments.clone())
         });
         match thrown {
