@@ -14,8 +14,8 @@ use pyo3::{ffi, intern};
 
 use super::call_objects::SpareObjects;
 use super::disconnected::is_caused_by_disconnect;
-use super::idle_future::IdleList;
 use super::scope::Scopes;
+use super::task_future::{IdleList, TaskFuture};
 use crate::app_status::{AppMetrics, AppStatus};
 use crate::gil::{GilCell, GilFlag};
 
@@ -37,8 +37,8 @@ pub(super) struct AppLoop {
     /// Called with an exception that the application raised.
     report: Py<PyAny>,
     pub(super) idle: Arc<IdleList>,
-    /// The futures of pending operations, by their ids.
-    pending_ops: GilCell<HashMap<u64, Py<PyAny>>>,
+    /// What the Tasks of pending operations await, by the ids of these.
+    pending_ops: GilCell<HashMap<u64, Py<TaskFuture>>>,
     next_op_id: GilFlag<u64>,
     /// The request for the request loop that is resumed next, or a session that a request loop took
     /// from the queue.
@@ -204,24 +204,29 @@ impl AppLoop {
         id
     }
 
-    /// Creates the future that is resolved when the operation is woken; returns its iterator.
-    pub(super) fn begin_op(&self, py: Python<'_>, id: u64) -> PyResult<Py<PyAny>> {
-        let future = self.event_loop.bind(py).call_method0(intern!(py, "create_future"))?;
-        let iterator = future.call_method0(intern!(py, "__await__"))?;
-        self.pending_ops.get().insert(id, future.unbind());
-        Ok(iterator.unbind())
+    /// Creates what the Task of an operation awaits until it is woken.
+    pub(super) fn begin_op(&self, py: Python<'_>, id: u64) -> PyResult<Py<TaskFuture>> {
+        let future = Py::new(py, TaskFuture::new(self.event_loop.clone_ref(py), None))?;
+        self.pending_ops.get().insert(id, future.clone_ref(py));
+        Ok(future)
     }
 
-    /// Resolves the future of an operation.
+    /// Resumes the Task of an operation. Must not be called inside another Task.
+    pub(super) fn resume_op(&self, py: Python<'_>, id: u64) -> PyResult<()> {
+        let future = self.pending_ops.get().remove(&id);
+        future.map_or(Ok(()), |future| TaskFuture::resume(future.bind(py)))
+    }
+
+    /// Lets the event loop resume the Task of an operation.
     pub(super) fn end_op(&self, py: Python<'_>, id: u64) {
         let future = self.pending_ops.get().remove(&id);
         if let Some(future) = future {
-            // A cancelled future is done already and rejects the result.
-            let _ = future.call_method1(py, intern!(py, "set_result"), (py.None(),));
+            // It fails if the event loop is closed: then no Task runs any more.
+            let _ = TaskFuture::resume_soon(future.bind(py));
         }
     }
 
-    /// Drops the future of an operation that is not awaited any more.
+    /// Forgets an operation that is not awaited any more.
     pub(super) fn forget_op(&self, id: u64) {
         let future = self.pending_ops.get().remove(&id);
         drop(future);

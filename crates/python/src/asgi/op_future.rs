@@ -1,7 +1,7 @@
 //! The awaitable of a `receive` or `send` that has to wait.
 //!
-//! The coroutine's Task awaits a future of the event loop; the queue reports which operation was
-//! woken, and the drain resolves the future. Cancelling the Task cancels the operation.
+//! The queue reports which operation was woken, and the drain resumes the Task that awaits it.
+//! Cancelling the Task cancels the operation.
 
 use std::task::{Context, Poll, Waker};
 
@@ -11,8 +11,8 @@ use pyo3::types::PyTuple;
 
 use super::app_loop::AppLoop;
 use super::awaitable::{nothing, ready};
-use super::coroutine::{Step, step};
 use super::pending_ops::{OpKind, PendingOps};
+use super::task_future::TaskFuture;
 use crate::gil::GilCell;
 
 /// A request or session that has operations.
@@ -37,8 +37,7 @@ pub(super) struct OpFuture {
 
 struct Suspended {
     id: u64,
-    /// The iterator of the event loop's future.
-    future: Py<PyAny>,
+    future: Py<TaskFuture>,
 }
 
 /// Returns the awaitable of an operation, which is complete if the operation need not wait. Where
@@ -80,17 +79,13 @@ impl OpFuture {
 
     #[pyo3(signature = (*arguments))]
     fn throw(&self, py: Python<'_>, arguments: Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
-        let suspended = self.suspended.take();
-        let Some(Suspended { id, future }) = suspended else {
-            let error = arguments.get_item(0)?;
-            return Err(PyErr::from_value(error));
-        };
-        self.remove(py, id);
-        future.call_method1(py, "throw", arguments)
+        self.close(py);
+        Err(PyErr::from_value(arguments.get_item(0)?))
     }
 
     fn close(&self, py: Python<'_>) {
-        if let Some(suspended) = self.suspended.take() {
+        let suspended = self.suspended.take();
+        if let Some(suspended) = suspended {
             self.remove(py, suspended.id);
         }
     }
@@ -102,14 +97,12 @@ impl OpFuture {
             let future =
                 self.suspended.get().as_ref().map(|suspended| suspended.future.clone_ref(py));
             if let Some(future) = future
-                && let Step::Yielded(yielded) = step(&future, py)?
+                && future.get().waits_again()
             {
-                return Ok(yielded);
+                return Ok(future.into_any());
             }
-            // The future was resolved; the owner knows whether the operation can complete.
-            if let Some(suspended) = self.suspended.take() {
-                self.remove(py, suspended.id);
-            }
+            // The operation was woken; the owner knows whether it can complete.
+            self.close(py);
             let polled = self.poll(py);
             // Polling may have made room for the worker.
             AppLoop::flush_soon(self.owner.app(), py)?;

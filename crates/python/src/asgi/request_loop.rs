@@ -23,7 +23,7 @@ use super::call_objects::CallObjects;
 use super::context::in_context;
 use super::coroutine::{Step, of_awaitable, step};
 use super::exchange::Exchange;
-use super::idle_future::IdleFuture;
+use super::task_future::TaskFuture;
 use super::traces::Traces;
 use crate::gil::{GilCell, GilFlag};
 
@@ -34,7 +34,7 @@ const LINES_PER_SECOND: u32 = 10;
 pub(super) struct RequestLoop {
     app: Py<AppLoop>,
     /// Created when the queue is empty for the first time.
-    idle: GilCell<Option<Py<IdleFuture>>>,
+    idle: GilCell<Option<Py<TaskFuture>>>,
     running: GilCell<Option<RunningCall>>,
     /// The request for the Task's first step.
     first: GilCell<Option<Box<OffloadedRequest>>>,
@@ -263,7 +263,8 @@ impl RequestLoop {
         let idle = match known {
             Some(idle) => idle,
             None => {
-                let idle = IdleFuture::new(app.event_loop.clone_ref(py), app.idle.clone());
+                let list = Some(app.idle.clone());
+                let idle = TaskFuture::new(app.event_loop.clone_ref(py), list);
                 let idle = Py::new(py, idle)?;
                 *self.idle.get() = Some(idle.clone_ref(py));
                 idle

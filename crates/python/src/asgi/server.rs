@@ -1,7 +1,7 @@
 //! The ASGI server: drains the queue on the event loop.
 //!
 //! A drain resumes idle request loops, starts new ones and the Tasks of WebSocket sessions, and
-//! resolves the futures of operations that were woken.
+//! resumes the Tasks of operations that were woken.
 
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use pyo3::types::PyDict;
 use super::app_loop::AppLoop;
 use super::coroutine::of_awaitable;
 use super::guard::Guard;
-use super::idle_future::IdleFuture;
 use super::request_loop::RequestLoop;
+use super::task_future::TaskFuture;
 use super::websocket::WebSocket;
 use crate::app_status::AppStatus;
 use crate::gil::GilFlag;
@@ -82,7 +82,7 @@ impl Server {
         match app.idle.pop() {
             Some(idle) => {
                 *app.next.get() = Some(Arrival::Exchange(request));
-                IdleFuture::resume(idle.bind(py))?;
+                TaskFuture::resume(idle.bind(py))?;
             }
             None => self.begin_request_loop(py, Some(request))?,
         }
@@ -151,7 +151,7 @@ impl Server {
         let queue = app.queue();
         loop {
             match queue.take() {
-                Some(Event::Ended(id)) => app.end_op(py, id),
+                Some(Event::Ended(id)) => app.resume_op(py, id)?,
                 Some(Event::Arrived(arrival, at_us)) => {
                     app.count_begin(at_us, net::clock::precise_us());
                     this.begin(py, arrival)?;
