@@ -20,14 +20,19 @@ def of_request(start, path, body, requests, fields="", without=None):
     out = os.path.join(directory(), "callgrind.out")
     server = start(["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}"])
     load.probe(server, path, body, WARM, fields)
-    _control("--zero", server)
+    control("--zero", server.process.pid)
     load.probe(server, path, body, requests, fields)
-    _control("--dump", server)
+    control("--dump", server.process.pid)
     server.stop()
-    with open(f"{out}.1", encoding="utf-8", errors="replace") as file:
-        total = sum(cost for name, cost in _costs(file) if not without or without not in name)
+    instructions = total(f"{out}.1", without)
     os.remove(f"{out}.1")
-    return total / requests
+    return instructions / requests
+
+
+def total(path, without=None):
+    """The instructions of a profile in callgrind's format; see `of_request`."""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return sum(cost for name, cost in _costs(file) if not without or without not in name)
 
 
 def _costs(file):
@@ -48,8 +53,9 @@ def _costs(file):
             is_call = False
 
 
-def _control(command, server):
+def control(command, process):
+    """Zeros the counters of a process, or writes its profile."""
     subprocess.run(
-        ["callgrind_control", command, str(server.process.pid)],
+        ["callgrind_control", command, str(process)],
         check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=directory(),
     )
