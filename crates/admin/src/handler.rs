@@ -59,10 +59,7 @@ impl Admin {
             Action::Healthz => Ok(health::healthz()),
             Action::Readyz => Ok(health::readyz(&control.status(), request)),
             Action::Metrics if control.processes_metrics().is_some() => return None,
-            Action::Metrics => {
-                let text = prometheus::of(control);
-                Ok(prometheus::respond(text, request, &control.telemetry()))
-            }
+            Action::Metrics => Ok(metrics(control, request)),
             Action::Apps => Ok(apps::all(control)),
             Action::Status => Ok(views::status(&control.status())),
             Action::GetConfig => configuration::get(&self.access, caller, control, request),
@@ -155,6 +152,11 @@ impl Admin {
         self.control.drain();
         accepted("drain")
     }
+}
+
+/// The metrics of a server without applications.
+fn metrics(control: &dyn Control, request: &Request) -> Response {
+    prometheus::respond(prometheus::of(control), request, &control.telemetry())
 }
 
 /// A name of the path, in which slashes and percent signs are still escaped.

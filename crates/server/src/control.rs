@@ -170,7 +170,6 @@ impl Control {
         start_context: StartContext,
     ) -> Result<Rc<Control>, Failure> {
         let StartContext { shared, inherited, is_worker_process, balance, events } = start_context;
-        let apps = Apps::new(shared.clone(), telemetry.clone());
         let plan = loaded.plan.clone();
         let count = worker_count(options.workers.unwrap_or(plan.workers));
         enough_addresses(count)?;
@@ -180,7 +179,6 @@ impl Control {
                 |error| Failure::Start(format!("the workers cannot be started: {error}")),
             )?;
         let caches = Caches::of(&shared);
-        let acme = Acme::new(&shared, &telemetry);
         let control = Rc::new(Control {
             source: ConfigSource::new(source, &loaded),
             reload_result: ReloadResult::new(&telemetry),
@@ -199,6 +197,8 @@ impl Control {
             metrics_export: MetricsExporter::new(&telemetry),
             log_export: LogExporter::new(&telemetry),
             settlement: traffic::Settlement::new(&shared, &telemetry),
+            apps: Apps::new(shared.clone(), telemetry.clone()),
+            acme: Acme::new(&shared, &telemetry),
             shared,
             telemetry,
             started_ms: telemetry::timestamp::now_ms(),
@@ -215,8 +215,6 @@ impl Control {
             reload_requested: Notify::new(),
             plan_changed: watch::Sender::new(()),
             is_worker_process,
-            apps,
-            acme,
             log_overrides: (options.log_level, options.log_format),
         });
         control.upstream_tasks.replace(Some(UpstreamTasks::start(&control.upstreams)));

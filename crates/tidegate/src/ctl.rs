@@ -2,6 +2,7 @@
 
 mod caches;
 mod client;
+mod health_history;
 mod live_log;
 mod locate;
 mod status;
@@ -9,7 +10,8 @@ mod top;
 
 pub(crate) use caches::{preview_text, table as caches_table, top_entries_tables};
 pub(crate) use client::Client;
+pub(crate) use health_history::health_history_table;
 pub(crate) use live_log::{json_for_terminal, request_text};
 pub(crate) use locate::{AdminAddress, find};
-pub(crate) use status::{health_history_table, overview, routes_table, upstreams_table};
+pub(crate) use status::{overview, routes_table, upstreams_table};
 pub(crate) use top::{TopSample, TopScreen};

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use telemetry::timestamp;
 
 use crate::limits::{HEALTH_CHANGES, HEALTH_REASON_BYTES};
-use crate::member::ServerState;
+use crate::server_state::ServerState;
 
 /// A change of a server's health.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl HealthHistory {
 mod tests {
     use super::HealthHistory;
     use crate::limits::{HEALTH_CHANGES, HEALTH_REASON_BYTES};
-    use crate::member::ServerState;
+    use crate::server_state::ServerState;
 
     #[test]
     fn the_last_changes_are_stored() {

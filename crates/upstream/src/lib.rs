@@ -25,6 +25,7 @@ mod registrations;
 mod replay;
 mod ring;
 mod server_address;
+mod server_state;
 mod settings;
 mod status;
 mod status_range;

@@ -10,6 +10,7 @@ use http_client::Endpoint;
 use telemetry::{CachePadded, Gauge};
 
 use crate::health_history::HealthHistory;
+pub use crate::server_state::ServerState;
 
 /// The configuration of a server, for one of its addresses.
 #[derive(Debug)]
@@ -76,41 +77,6 @@ impl Member {
         match self.is_draining {
             true => ServerState::Draining,
             false => self.health.state(now_ms),
-        }
-    }
-}
-
-/// The state of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerState {
-    /// In rotation.
-    Healthy,
-    /// Active checks failed.
-    Unhealthy,
-    /// Ejected after failures.
-    Ejected,
-    /// The ejection has ended; one trial request decides.
-    Trial,
-    /// Taken out of rotation by an operator.
-    Draining,
-    /// Removed from the upstream; its requests in flight continue.
-    Removed,
-}
-
-impl ServerState {
-    /// True if a failure has taken the server out of rotation.
-    pub(crate) fn is_out(self) -> bool {
-        matches!(self, ServerState::Unhealthy | ServerState::Ejected)
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ServerState::Healthy => "healthy",
-            ServerState::Unhealthy => "unhealthy",
-            ServerState::Ejected => "ejected",
-            ServerState::Trial => "trial",
-            ServerState::Draining => "draining",
-            ServerState::Removed => "removed",
         }
     }
 }

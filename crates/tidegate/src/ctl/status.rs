@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::live_log::for_terminal;
 use crate::output::columns;
 
 /// Formats the responses of `/v1/status`, `/v1/workers`, `/v1/upstreams` and `/v1/apps`.
@@ -81,19 +80,6 @@ pub(crate) fn upstreams_table(upstreams: &Value) -> String {
     match server_rows(upstreams) {
         rows if rows.len() > 1 => columns(&rows, 0),
         _ => "the configuration has no upstreams\n".to_owned(),
-    }
-}
-
-/// Formats the response of `/v1/upstreams/NAME/history` as a table.
-pub(crate) fn health_history_table(history: &Value) -> String {
-    let mut rows = heads(["TIME", "SERVER", "STATE", "WHY"]);
-    rows.extend(list(history, "changes").map(|change| {
-        let member = |name| for_terminal(&text(change, name));
-        [member("at"), member("server"), member("state"), member("why")]
-    }));
-    match rows.len() {
-        1 => "no server has changed its health\n".to_owned(),
-        _ => columns(&rows, 0),
     }
 }
 
@@ -242,17 +228,7 @@ pub(super) fn span(seconds: u64) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{health_history_table, overview, routes_table, span, upstreams_table};
-
-    #[test]
-    fn changes_of_health() {
-        let change =
-            json!({ "at": "now", "server": "a:1", "state": "unhealthy", "why": "\u{1b}[2J" });
-        let page = health_history_table(&json!({ "changes": [change] }));
-        assert!(page.ends_with("now   a:1     unhealthy  \\u{1b}[2J\n"), "{page}");
-        let none = health_history_table(&json!({ "changes": [] }));
-        assert_eq!(none, "no server has changed its health\n");
-    }
+    use super::{overview, routes_table, span, upstreams_table};
 
     #[test]
     fn a_server_at_a_glance() {
