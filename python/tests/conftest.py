@@ -2,9 +2,9 @@
 
 import pytest
 
-pytest.register_assert_rewrite("stored_tasks")
-
 from hosting import KIND, Server, serve
+
+pytest.register_assert_rewrite("stored_tasks")
 
 
 def pytest_configure(config):
