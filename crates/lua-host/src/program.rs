@@ -22,7 +22,6 @@ use telemetry::{LogWriter, Sink, Telemetry};
 use crate::limits::LAST_BYTES_MS;
 use lua_std::{GroupMember, VmContext, WorkerGroup, http, open_vm, program_admin};
 use lua_vm::errors;
-use lua_vm::watchdog;
 use lua_vm::{OnTaskEnd, TaskEnd, Vm, VmOptions};
 
 pub mod arguments;
@@ -188,7 +187,7 @@ async fn run_worker(
         Ok(vm) => vm,
         Err(error) => return ProgramEnd::Refused(failed(error)),
     };
-    watchdog::watch_program(&vm, name);
+    vm.watch(name);
     if let Some(path) = &script.admin {
         program_admin::record_profiles(&vm);
         // Before listeners are observed: its requests are not those of the program.

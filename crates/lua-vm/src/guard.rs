@@ -2,7 +2,7 @@
 //!
 //! A debug hook counts the instructions of a coroutine. It makes each of them cost two or three
 //! times as much, so a turn whose budget is the usual one or more is counted only once the
-//! [`watchdog`](crate::watchdog) has found it long, or its VM has reached its limit of memory. The
+//! watchdog has found it long, or its VM has reached its limit of memory. The
 //! coroutines that a script makes itself, and what runs outside of turns, are always counted.
 //! Scripts cannot remove the hook. Promises that a coroutine over its budget yields and is never
 //! resumed (so no `pcall` keeps it alive), that the error is raised again where it cannot yield,

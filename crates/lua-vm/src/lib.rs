@@ -41,7 +41,7 @@ mod tasks;
 pub mod timers;
 mod vm;
 pub mod vm_message;
-pub mod watchdog;
+mod watchdog;
 
 pub use drive::drive;
 pub use ids::TaskId;

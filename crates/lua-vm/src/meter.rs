@@ -14,7 +14,6 @@ use std::ffi::c_void;
 
 use mlua::{Lua, ffi};
 
-use crate::guard;
 use crate::limits::{
     METER_FREE_BYTES, METER_LARGE_BYTES, METER_REFUSED_BYTES, PROFILE_ALLOCATED_BYTES,
 };
@@ -42,6 +41,8 @@ struct MeterState {
     limit: Cell<usize>,
     /// The coroutine that runs; null while no failure can be caught.
     running: Cell<LuaState>,
+    /// Called while the VM holds more than its limit.
+    on_full: Cell<Option<fn(LuaState)>>,
     /// Called for each [`PROFILE_ALLOCATED_BYTES`] while a profile is recorded.
     on_allocated: Cell<Option<OnAllocated>>,
     /// Bytes allocated since the last call.
@@ -64,6 +65,7 @@ impl Meter {
             asked: Cell::new(false),
             limit: Cell::new(usize::MAX),
             running: Cell::new(std::ptr::null_mut()),
+            on_full: Cell::new(None),
             on_allocated: Cell::new(None),
             unsampled: Cell::new(0),
         });
@@ -99,6 +101,12 @@ impl Meter {
 
     pub(crate) fn limit(&self) -> usize {
         self.inner.limit.get()
+    }
+
+    /// Sets what is called with the running coroutine, or null, from within the allocator, while
+    /// the VM holds more than its limit.
+    pub(crate) fn on_full(&self, on_full: fn(LuaState)) {
+        self.inner.on_full.set(Some(on_full));
     }
 
     pub(crate) fn set_limit(&self, bytes: usize) {
@@ -140,8 +148,9 @@ impl MeterState {
     /// Has the running coroutine checked between its instructions.
     #[cold]
     fn is_full(&self) {
-        // SAFETY: the coroutine runs, and only a VM that was armed has a limit.
-        unsafe { guard::count(self.running.get()) };
+        if let Some(on_full) = self.on_full.get() {
+            on_full(self.running.get());
+        }
     }
 
     /// True if Lua code, not a C function, asks for so much that the VM would exceed its limit.
@@ -283,6 +292,7 @@ mod tests {
             asked: Cell::new(false),
             limit: Cell::new(usize::MAX),
             running: Cell::new(std::ptr::null_mut()),
+            on_full: Cell::new(None),
             on_allocated: Cell::new(None),
             unsampled: Cell::new(0),
         };

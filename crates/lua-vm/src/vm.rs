@@ -44,6 +44,7 @@ mod create;
 mod ending;
 mod failed_tasks;
 mod hooks;
+mod long_turn;
 mod options;
 mod profiling;
 
@@ -143,7 +144,7 @@ impl Vm {
     pub fn turn<R>(&self, event: impl FnOnce(&Turn<'_>) -> R) -> Option<R> {
         assert!(!self.turning.replace(true), "a turn inside a turn");
         self.guard.begin();
-        let outer = watchdog::set_turning(self);
+        let outer = watchdog::set_turning(self.when_signalled());
         self.turns.set(self.turns.get() + 1);
         let outcome = self.exit.get().is_none().then(|| event(&Turn { vm: self }));
         loop {

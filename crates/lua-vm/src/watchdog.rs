@@ -17,11 +17,10 @@ use telemetry::log::Level;
 
 use crate::limits::{LONG_TURN_MS, TRACEBACK_BYTES};
 use crate::stack::{self, LuaState};
-use crate::vm::Vm;
 
 mod signal;
 
-pub(crate) use signal::set_turning;
+pub(crate) use signal::{Turning, set_turning, turning};
 
 /// How often the watchdog reads the heartbeats within the time after which a turn is long.
 const LOOKS: u64 = 4;
@@ -36,11 +35,6 @@ pub(crate) enum Watched {
     Program,
     /// Has a turn counted that it finds again, and logs a long one.
     Counted,
-}
-
-/// Watches the VM of a program, on the thread that runs it.
-pub fn watch_program(vm: &Vm, name: &str) {
-    vm.guard.set_pulse(watch(name, Watched::Program));
 }
 
 /// The heartbeat of one VM: changes at the beginning and end of every turn; odd during a turn.

@@ -21,6 +21,8 @@ pub fn arm(vm: &Vm, name: &str, budget: u64, memory_bytes: usize) -> Result<()> 
     let guard = &vm.guard;
     guard.default_budget.set(budget);
     vm.meter.set_limit(memory_bytes);
+    // SAFETY: the coroutine runs, in a VM that was armed.
+    vm.meter.on_full(|state| unsafe { count(state) });
     guard.set_pulse(watchdog::watch(name, Watched::Counted));
     let pointer: *const Vm = vm;
     // SAFETY: the registry gets a pointer to the VM that owns the state.

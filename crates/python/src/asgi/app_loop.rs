@@ -12,7 +12,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{ffi, intern};
 
-use super::call_objects::SpareObjects;
 use super::disconnected::is_caused_by_disconnect;
 use super::scope::Scopes;
 use super::task_future::{IdleList, TaskFuture};
@@ -29,7 +28,6 @@ pub(super) struct AppLoop {
     pub(super) application: Py<PyAny>,
     pub(super) event_loop: Py<PyAny>,
     pub(super) scopes: Scopes,
-    pub(super) spare: SpareObjects,
     /// The context of every request is a copy of this one.
     context: Py<PyAny>,
     current_task: Py<PyAny>,
@@ -69,7 +67,6 @@ impl AppLoop {
             application,
             event_loop,
             scopes: Scopes::new(py, root_path, state)?,
-            spare: SpareObjects::default(),
             context: context.unbind(),
             current_task: asyncio.getattr("current_task")?.unbind(),
             count_weak_references: weakref.getattr("getweakrefcount")?.unbind(),

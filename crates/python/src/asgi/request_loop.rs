@@ -8,6 +8,8 @@
 //! [`Traces`]). Promises that `current_task()` is correct from the first instruction of the
 //! application, and that a request finds nothing of the previous one in its Task or context.
 
+use std::sync::Arc;
+
 use offload::{Head, OffloadedRequest};
 use pyo3::exceptions::PyStopIteration;
 use pyo3::exceptions::asyncio::CancelledError;
@@ -19,7 +21,7 @@ use telemetry::event_limited;
 use telemetry::log::Level;
 
 use super::app_loop::AppLoop;
-use super::call_objects::CallObjects;
+use super::call_objects::{CallObjects, SpareObjects};
 use super::context::in_context;
 use super::coroutine::{Step, of_awaitable, step};
 use super::exchange::Exchange;
@@ -33,6 +35,7 @@ const LINES_PER_SECOND: u32 = 10;
 #[pyclass(frozen, weakref, module = "tidegate._tidegate")]
 pub(super) struct RequestLoop {
     app: Py<AppLoop>,
+    spare: Arc<SpareObjects>,
     /// Created when the queue is empty for the first time.
     idle: GilCell<Option<Py<TaskFuture>>>,
     running: GilCell<Option<RunningCall>>,
@@ -61,9 +64,14 @@ struct RunningCall {
 }
 
 impl RequestLoop {
-    pub(super) fn new(app: Py<AppLoop>, first: Option<Box<OffloadedRequest>>) -> RequestLoop {
+    pub(super) fn new(
+        app: Py<AppLoop>,
+        spare: Arc<SpareObjects>,
+        first: Option<Box<OffloadedRequest>>,
+    ) -> RequestLoop {
         RequestLoop {
             app,
+            spare,
             idle: GilCell::default(),
             running: GilCell::default(),
             first: GilCell::new(first),
@@ -179,7 +187,7 @@ impl RequestLoop {
         if self.weak_references.get().is_none() {
             self.weak_references.set(Some(app.weak_references(&self.task(py))?));
         }
-        let (objects, head) = app.spare.begin(py, &self.app, *request)?;
+        let (objects, head) = self.spare.begin(py, &self.app, *request)?;
         let (context, references) = (app.context(py)?, self.references());
         let mut coroutine = py.None();
         let result = in_context(py, &context, || {
@@ -220,7 +228,7 @@ impl RequestLoop {
         let RunningCall { coroutine, context, objects, references, suspended } = running;
         // Releases the references that the coroutine held.
         drop((coroutine, context));
-        self.app.get().spare.add(objects);
+        self.spare.add(objects);
         if suspended || self.references() != references {
             return Ok(false);
         }

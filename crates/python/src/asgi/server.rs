@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use super::app_loop::AppLoop;
+use super::call_objects::SpareObjects;
 use super::coroutine::of_awaitable;
 use super::guard::Guard;
 use super::request_loop::RequestLoop;
@@ -27,6 +28,7 @@ const WARM_REQUEST_LOOPS: usize = 4;
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub struct Server {
     app: Py<AppLoop>,
+    spare: Arc<SpareObjects>,
     /// Called when the I/O thread has ended and the application must shut down.
     on_stop: Py<PyAny>,
     task: Py<PyAny>,
@@ -64,6 +66,7 @@ impl Server {
         let app = AppLoop::new(py, status, application, event_loop, (root_path, state), report)?;
         Ok(Server {
             app: Py::new(py, app)?,
+            spare: Arc::default(),
             on_stop,
             task: asyncio.getattr("Task")?.unbind(),
             task_options: task_options.unbind(),
@@ -102,7 +105,8 @@ impl Server {
         py: Python<'_>,
         first: Option<Box<OffloadedRequest>>,
     ) -> PyResult<()> {
-        let request_loop = Bound::new(py, RequestLoop::new(self.app.clone_ref(py), first))?;
+        let request_loop =
+            Bound::new(py, RequestLoop::new(self.app.clone_ref(py), self.spare.clone(), first))?;
         self.task.bind(py).call((request_loop,), Some(self.task_options.bind(py))).map(drop)
     }
 
