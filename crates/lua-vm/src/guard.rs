@@ -1,13 +1,13 @@
 //! Instruction and memory budget of a turn.
 //!
 //! A debug hook counts the instructions of a coroutine. It makes each of them cost two or three
-//! times as much, so a turn whose budget is the usual one or more is counted only once the
-//! watchdog has found it long, or its VM has reached its limit of memory. The
-//! coroutines that a script makes itself, and what runs outside of turns, are always counted.
-//! Scripts cannot remove the hook. Promises that a coroutine over its budget yields and is never
-//! resumed (so no `pcall` keeps it alive), that the error is raised again where it cannot yield,
-//! and that the other coroutines continue. A VM that was not armed counts nothing. Time is not
-//! limited: the watchdog logs long turns.
+//! times as much, so a turn whose budget is the usual one or more is counted only once the watchdog
+//! has found it long, or its VM has reached its limit of memory. The coroutines that a script makes
+//! itself, and what runs outside of turns, are always counted. Scripts cannot remove the hook.
+//! Promises that a coroutine over its budget yields and is never resumed (so no `pcall` keeps it
+//! alive), that the error is raised again where it cannot yield, and that the other coroutines
+//! continue. A VM that was not armed counts nothing. Time is not limited: the watchdog logs long
+//! turns.
 
 use std::cell::Cell;
 use std::sync::Arc;
