@@ -74,7 +74,7 @@ impl<'c> Http1Exchange<'c> {
         let io = &self.connection.io;
         io.answering.set(false);
         io.body_bytes.set(0);
-        // A block of its own, so that the outcome takes no space in the future next to what follows.
+        // A block of its own, so that the outcome takes no space in the future later.
         let mut queued = {
             let outcome = match self.dispatch() {
                 None => self.outcome().await,

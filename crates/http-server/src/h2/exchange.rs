@@ -38,7 +38,7 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
         }
     });
     let metrics = &stream.connection.io.metrics;
-    // A block of its own, so that the outcome takes no space in the future next to what follows.
+    // A block of its own, so that the outcome takes no space in the future later.
     let Conclusion { mut response, is_unanswered, .. } = {
         let outcome = match early {
             Some(early) => Some(*early),

@@ -11,8 +11,9 @@ pub(super) use portable::{handle, send};
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{set_turning, turning};
 
-/// What the signal calls while a turn runs, and with what: it may access thread-local cells and
-/// fields of a state only, and call what Lua documents as safe in the handler of a signal.
+/// What the signal calls while a turn runs, and with what.
+// SAFETY: called with what it was set with, on its thread and before the turn has ended. It may
+// access thread-local cells and fields of a state only, and call what Lua documents as safe there.
 pub(crate) type Turning = Option<(unsafe fn(*const ()), *const ())>;
 
 /// Without signals a program's long turn is logged without its stack.
