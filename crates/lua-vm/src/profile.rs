@@ -1,9 +1,9 @@
 //! Profiles of a program's VM: the stacks in which it uses CPU time, or allocates.
 //!
 //! A timer of the thread's CPU time sends it a signal, and the allocator counts bytes; both set a
-//! hook for the next instruction of Lua, as the watchdog does, and the hook
-//! records the stack. So a stack is recorded where it can be read, and time in a function of C
-//! counts for the line that has called it. Nothing is set while no profile is recorded.
+//! hook for the next instruction of Lua, as the watchdog does, and the hook records the stack. So a
+//! stack is recorded where it can be read, and time in a function of C counts for the line that has
+//! called it. Nothing is set while no profile is recorded.
 //!
 //! Promises bounded memory: the number of stacks, of functions and of frames is limited, and what
 //! has no room is counted.
