@@ -21,17 +21,26 @@ servers=0
 trap 'stop; exit $code' EXIT
 code=1
 fail() { echo "$here: $1"; shift; [ $# = 0 ] || printf '%s\n' "$@"; exit 1; }
-# A server runs in the background until it is stopped; the next step waits until it accepts.
+# A server runs in the background until it is stopped; the next step waits until it accepts, and
+# until each application has a process: a request waits 10 s for one, which can be too short here.
 serve() {
-  local log=.logs/$((servers += 1))
+  local log=.logs/$((servers += 1)) app file=${1##* }
   bash -c "exec $1" > "$log" 2>&1 < /dev/null &
-  local pid=$!
+  await "$!" "$log" 'listening name=|listens on|start here'
+  [[ "$1" == "tidegate up"* ]] || return 0
+  [ -f "$file" ] || file=tidegate.yaml
+  for app in $(sed -n '/^apps:/,/^[^ ]/s/^  \([a-z]*\):.*/\1/p' "$file" 2> /dev/null); do
+    await "$!" "$log" "a worker process is ready app=$app "
+  done
+}
+# Waits until the log of a process has a line like the pattern.
+await() {
   for _ in $(seq 1200); do
-    if grep -qE 'listening name=|listens on|start here' "$log"; then return; fi
-    kill -0 "$pid" 2> /dev/null || fail "$1 ended" "$(cat "$log")"
+    if grep -qE "$3" "$2"; then return; fi
+    kill -0 "$1" 2> /dev/null || fail "a server ended" "$(cat "$2")"
     sleep 0.05
   done
-  fail "$1 does not listen" "$(cat "$log")"
+  fail "a server's log has no line with $3" "$(cat "$2")"
 }
 stop() {
   local pids=$(jobs -p)

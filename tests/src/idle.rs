@@ -5,10 +5,13 @@
 use crate::eventually;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// Looks in a row that must find every thread asleep, at least 10 ms apart: together longer than
-/// the kernel delays an acknowledgement (40 ms), which lets a sender continue.
+/// Looks in a row that must find every thread asleep: together longer than the kernel delays an
+/// acknowledgement (40 ms), which lets a sender continue, and much shorter than the intervals at
+/// which an idle server does something (half a second and more).
 const LOOKS: u32 = 10;
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Names the calling thread for `wait_until_idle`.
 pub fn current_thread() -> PathBuf {
@@ -18,16 +21,21 @@ pub fn current_thread() -> PathBuf {
 /// Waits until the process `id` and these threads of our own are asleep and none has run between
 /// two looks: what they do has come to a standstill.
 pub(crate) fn wait_until_idle(id: u32, threads: &[&Path]) {
-    let (mut before, mut looks) = (None, 0);
     eventually("every thread is asleep", || {
-        let own = fs::read_dir(format!("/proc/{id}/task")).expect("the process runs").flatten();
-        let mut all: Vec<PathBuf> = own.map(|entry| entry.path()).collect();
-        all.extend(threads.iter().map(|thread| thread.to_path_buf()));
-        let now: Option<Vec<String>> = all.iter().map(|thread| time_asleep(thread)).collect();
-        looks = if now.is_some() && now == before { looks + 1 } else { 0 };
-        before = now;
-        looks == LOOKS
+        let first = times_asleep(id, threads);
+        first.is_some()
+            && (0..LOOKS).all(|_| {
+                std::thread::sleep(LOOK_EVERY);
+                times_asleep(id, threads) == first
+            })
     });
+}
+
+/// [`time_asleep`] of each thread, if all are asleep.
+fn times_asleep(id: u32, threads: &[&Path]) -> Option<Vec<String>> {
+    let own = fs::read_dir(format!("/proc/{id}/task")).expect("the process runs").flatten();
+    let own: Vec<PathBuf> = own.map(|entry| entry.path()).collect();
+    own.iter().map(PathBuf::as_path).chain(threads.iter().copied()).map(time_asleep).collect()
 }
 
 /// How long and how often a thread has run (`schedstat` of proc(5)), if it is asleep or has ended.

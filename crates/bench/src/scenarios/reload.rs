@@ -38,9 +38,10 @@ const fn case(name: &'static str, about: &'static str, serve: Serve) -> Case {
 const PAUSE: Duration = Duration::from_millis(250);
 /// How often the end of a pause is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long a server may take until it serves what it was told, before it is told again.
+/// How long a server may take until it serves what it was told, before it is told again. Together
+/// long enough for nginx on a machine where it waits for a core.
 const SEEN_WAIT: Duration = Duration::from_secs(2);
-const TOLD_MAX: u32 = 3;
+const TOLD_MAX: u32 = 15;
 
 /// What became of the changes of one round.
 #[derive(Debug, Default)]
