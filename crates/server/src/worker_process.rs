@@ -200,8 +200,9 @@ async fn live(
 }
 
 impl Process {
-    /// Returns when the process is told to stop, or when its application has ended.
+    /// Returns when the process, which serves, is told to stop, or when its application has ended.
     async fn until_leaving(&self, mut readiness: ReadinessReceiver) -> LeaveMode {
+        net::release_startup_memory();
         tokio::select! {
             leave = self.commands.leave() => leave,
             () = readiness.ended() => {
