@@ -13,8 +13,8 @@ use std::process::Command;
 use std::thread;
 
 use scenarios::{
-    Authority, Exit, Launch, Process, Tidegate, Upstream, command_exists, eventually_some,
-    free_port,
+    Authority, Exit, Launch, Process, Tidegate, Upstream, command_exists, eventually,
+    eventually_some, free_port,
 };
 use tempfile::TempDir;
 
@@ -352,16 +352,22 @@ fn a_certificate_is_renewed_early_if_the_authority_says_so() {
         &server,
         r#"{"suggestedWindow":{"start":"2020-01-01T00:00:00Z","end":"2020-01-02T00:00:00Z"}}"#,
     );
-    let next = site.launch("domains: [a.test]");
-    copy_stored(&server, &next);
-    drop(server);
-    let server = next.start();
-    let second = eventually_some("another certificate is presented", || {
-        presented(&server, "a.test").filter(|second| *second != first)
+    // The second server has the first certificate too, which the authority knows as replaced by then
+    // (RFC 9773 5), as it does after an attempt that failed when its order had been made.
+    let launches = [(); 2].map(|()| {
+        let next = site.launch("domains: [a.test]");
+        copy_stored(&server, &next);
+        next
     });
-    assert_ne!(first, second);
-    let issued = [("result", "issued")];
-    assert_eq!(server.metrics().sum("tidegate_acme_orders_total", &issued), 1.0, "once");
+    drop(server);
+    for next in launches {
+        let server = next.start();
+        eventually("another certificate is presented", || {
+            presented(&server, "a.test").is_some_and(|other| other != first)
+        });
+        let issued = [("result", "issued")];
+        assert_eq!(server.metrics().sum("tidegate_acme_orders_total", &issued), 1.0, "once");
+    }
 }
 
 #[test]

@@ -29,6 +29,8 @@ const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_s
 
 /// The problem of an account that the certificate authority does not know (RFC 8555 6.7).
 const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
+/// RFC 9773 5: another order has named the certificate that this one replaces.
+const ALREADY_REPLACED: &str = "urn:ietf:params:acme:error:alreadyReplaced";
 
 /// The storage of a fleet, and the lock of the certificate there.
 type LockedStorage<'s> = (&'s SharedStorage, FleetLock);
@@ -150,6 +152,10 @@ pub(crate) async fn renewal_info(
     (start < end).then_some((secs(start), secs(end), ask_again))
 }
 
+fn is_problem(error: &instant_acme::Error, kind: &str) -> bool {
+    matches!(error, instant_acme::Error::Api(problem) if problem.r#type.as_deref() == Some(kind))
+}
+
 /// What a certificate is known by (RFC 9773 4.1).
 fn identifier(stored: &StoredCertificate) -> Option<CertificateIdentifier<'static>> {
     let (authority, serial) = stored.pair.renewal_identifier()?;
@@ -182,12 +188,18 @@ impl Attempt<'_> {
         replaces: Option<&StoredCertificate>,
     ) -> Result<Vec<u8>, IssueError> {
         let names: Vec<_> = self.plan.domains.iter().cloned().map(Identifier::Dns).collect();
-        let new = NewOrder::new(&names);
-        let new = match replaces.and_then(identifier) {
-            Some(identifier) => new.replaces(identifier),
-            None => new,
+        let new = || NewOrder::new(&names);
+        let ordered = match replaces.and_then(identifier) {
+            Some(identifier) => match account.new_order(&new().replaces(identifier)).await {
+                // An earlier attempt has failed after its order was made.
+                Err(error) if is_problem(&error, ALREADY_REPLACED) => {
+                    account.new_order(&new()).await
+                }
+                ordered => ordered,
+            },
+            None => account.new_order(&new()).await,
         };
-        let mut order = match account.new_order(&new).await {
+        let mut order = match ordered {
             Ok(order) => order,
             Err(error) => return Err(self.refused(error).await),
         };
@@ -209,9 +221,7 @@ impl Attempt<'_> {
 
     /// A certificate authority that has forgotten the account gets a new one with the next attempt.
     async fn refused(&self, error: instant_acme::Error) -> IssueError {
-        if let instant_acme::Error::Api(problem) = &error
-            && problem.r#type.as_deref() == Some(UNKNOWN_ACCOUNT)
-        {
+        if is_problem(&error, UNKNOWN_ACCOUNT) {
             if let Some((storage, _)) = self.shared {
                 storage.remove(&self.plan.account_file).await;
             }
