@@ -244,12 +244,109 @@ def test_threads_at_the_import_are_named_in_a_warning(start_server, shop):
     assert server.get("/").body == b"1"
 
 
-def test_greenlets_are_an_error(start_server, shop):
-    if IS_BEHIND_GATEWAY:
-        pytest.skip("a unit test of the configuration")
-    server = preload(start_server, shop, ready=False, threads="gevent")
-    assert server.wait() == 2
-    assert "--preload is not for --threads gevent" in server.log()
+#: Reports whether the import has patched functions and no hub, and waits in a greenlet.
+GREENLETS = """
+import os, time
+from gevent._hub_local import get_hub_if_exists
+from stage import note
+
+note("imported", [time.sleep.__module__, get_hub_if_exists() is None])
+
+def wsgi(environ, start_response):
+    if environ["PATH_INFO"] == "/exit":
+        os._exit(3)
+    time.sleep(0.2)
+    start_response("200 OK", [("x-process", str(os.getpid()))])
+    return [b"slept"]
+"""
+
+#: Does at its import what makes a hub, starts native threads and handles ends of processes.
+BUSY_IMPORT = """
+import json, os, socket, subprocess, threading, time
+import gevent
+from stage import note
+from tidegate import cache
+
+def run():
+    return subprocess.run(["/bin/echo", "ran"], stdout=subprocess.PIPE).stdout.decode()
+
+def resolve():
+    return socket.getaddrinfo("localhost", 80)[0][4][1]
+
+ticks = 0
+
+def tick():
+    global ticks
+    while True:
+        ticks += 1
+        time.sleep(0.01)
+
+threading.Thread(target=tick, daemon=True).start()
+time.sleep(0.05)
+assert run() == "ran\\n" and resolve() == 80
+note("imported", [os.getpid(), ticks])
+
+def wsgi(environ, start_response):
+    before, end = ticks, time.monotonic() + 30
+    while ticks < before + 3 and time.monotonic() < end:
+        time.sleep(0.01)
+    facts = [run(), resolve(), ticks > before, cache.incr("calls"),
+             type(gevent.getcurrent()).__name__, os.getpid()]
+    start_response("200 OK", [])
+    return [json.dumps(facts).encode()]
+"""
+
+
+@pytest.mark.parametrize("end", ["signal 9", "exit code 3"])
+def test_greenlets_run_in_workers_that_are_forked_before_there_is_a_hub(start_server, shop, end):
+    pytest.importorskip("gevent")
+    (shop / "shop.py").write_text(GREENLETS)
+    server = preload(start_server, shop, threads="gevent")
+    parent, [first] = preloader(server), workers(server, 1)
+    module, without_hub = server.note("imported")
+    assert module.startswith("gevent") and without_hub
+    clients = [server.connect() for _ in range(100)]
+    begin = time.monotonic()
+    for client in clients:
+        client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+    assert {client.response().header("x-process") for client in clients} == {str(first)}
+    # One after the other they would take 20 s.
+    assert time.monotonic() - begin < 15
+    for client in clients:
+        client.close()
+    if end == "signal 9":
+        os.kill(first, signal.SIGKILL)
+    else:
+        with server.connect() as client:
+            client.send("GET /exit HTTP/1.1\r\nhost: a\r\n\r\n")
+            server.line("a worker process has ended")
+    assert end in server.line("a worker process has ended .*because=(.*)")[1]
+    second = workers(server, 2)[1]
+    assert stat(second)[1] == parent and is_gone(first)
+    assert server.get("/").body == b"slept"
+    assert server.notes("imported") == []
+    server.stop()
+    until_gone([parent, second])
+
+
+def test_what_the_import_has_done_in_the_hub_continues_in_each_worker(start_server, shop):
+    pytest.importorskip("gevent")
+    (shop / "shop.py").write_text(BUSY_IMPORT)
+    server = preload(start_server, shop, threads="gevent", workers=2)
+    parent, forked = preloader(server), workers(server, 2)
+    imported, ticks = server.note("imported")
+    assert imported == parent and ticks > 1
+    with Load(server, 4, "/", is_fresh=True) as load:
+        load.more(20)
+    assert not load.failures
+    for number in range(2):
+        *facts, calls, kind, process = json.loads(server.get("/").body)
+        assert facts == ["ran\n", 80, True] and calls > 20 + number
+        assert kind == "Greenlet" and process in forked
+    # The threads that resolve names have ended before; threads of the application are greenlets.
+    assert "do not exist in its workers" not in server.log()
+    server.stop()
+    until_gone([parent, *forked])
 
 
 def test_hooks_are_called_in_the_order_of_gunicorn(start_server, shop):

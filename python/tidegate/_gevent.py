@@ -6,6 +6,7 @@ before, and a response that its client does not read waits for room without bloc
 Calls of ``tidegate.cache`` and the like switch greenlets as well.
 """
 
+import importlib
 import os
 import sys
 import time
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 #: How often the hub reports that it runs, and when it is late, in seconds.
 _BEAT = 0.5
 _BEAT_LATE_MS = 1000
-#: Time for greenlets that are cut off to end, in seconds.
+#: Time for greenlets that are cut off to end, and for threads of gevent's pool, in seconds.
 _END = 1.0
 
 
@@ -31,11 +32,42 @@ def patch() -> None:
     monkey.patch_all()
 
 
+def original(module: str, name: str):
+    """A function or class of the standard library as it is without patches."""
+    # It is imported where the library may be patched.
+    monkey = sys.modules.get("gevent.monkey")
+    if monkey is None:
+        return getattr(importlib.import_module(module), name)
+    return monkey.get_original(module, name)
+
+
 def install() -> None:
     """Lets calls of the shared store switch greenlets."""
     from tidegate import _store
 
     _store.switching = StoreCalls()
+
+
+def end_threads() -> None:
+    """Ends the threads of gevent's pool, which resolve names, before a fork: it copies none of
+    them, and a worker starts its own."""
+    import gevent
+    from gevent._hub_local import get_hub_if_exists
+
+    # It is made when something waits for the first time.
+    hub = get_hub_if_exists()
+    if hub is not None and hub._threadpool is not None:
+        with gevent.Timeout(_END, False):
+            hub.threadpool.size = 0
+
+
+def forked() -> None:
+    """Gives a forked process an event loop of its own. Greenlets that the application has started
+    when it was imported continue in it."""
+    import gevent
+
+    # Does nothing without a hub.
+    gevent.reinit()
 
 
 def run(worker: "_tidegate.Worker", application, settings: dict) -> bool:
@@ -260,10 +292,11 @@ class StoreCalls:
 
 
 def is_wanted() -> bool:
-    """True in a worker process whose settings name gevent."""
-    specification = os.environ.get("TIDEGATE_WORKER", "")
-    if '"gevent"' not in specification:
-        return False
-    import json
+    """True in a worker process and in a preloader whose settings name gevent."""
+    for variable in ("TIDEGATE_WORKER", "TIDEGATE_PRELOAD"):
+        specification = os.environ.get(variable, "")
+        if '"gevent"' in specification:
+            import json
 
-    return json.loads(specification)["python"].get("threads") == "gevent"
+            return json.loads(specification)["python"].get("threads") == "gevent"
+    return False

@@ -13,7 +13,7 @@ import signal
 import sys
 from types import SimpleNamespace
 
-from tidegate import _gunicorn_settings
+from tidegate import _gevent, _gunicorn_settings
 from tidegate._log import logger
 
 #: The file that is read without an option, as by gunicorn.
@@ -167,7 +167,7 @@ class Worker:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGABRT})
             return
         # A thread of its own in a process with greenlets too.
-        start = _original("_thread", "start_new_thread")
+        start = _gevent.original("_thread", "start_new_thread")
         start(self._await_abort, ())
 
     def _await_abort(self) -> None:
@@ -189,15 +189,6 @@ class Worker:
         values = self._configuration.values
         hooks = [values.get(name) for name in ("pre_request", "post_request")]
         return with_hooks(self, application, *(hook if callable(hook) else None for hook in hooks))
-
-
-def _original(module: str, name: str):
-    """A function of the standard library, without a patch of gevent's."""
-    if "gevent.monkey" in sys.modules:
-        from gevent.monkey import get_original
-
-        return get_original(module, name)
-    return getattr(importlib.import_module(module), name)
 
 
 def with_hooks(worker, application, before, after):

@@ -4,12 +4,15 @@ It starts no thread, because a fork copies only the thread that calls it. It is 
 workers: it tells the supervisor their process ids and exit statuses, and waits for one only after
 the supervisor has confirmed that it holds a descriptor of that process, so that no process id is
 reused before. It ends when the supervisor has closed the control socket and no worker is left.
+
+With ``--threads gevent`` the standard library is patched before the application is imported, so
+this file has the original functions: the hub, if the application has made one, does not run here
+after the import.
 """
 
 import gc
 import json
 import os
-import select
 import signal
 import socket
 import struct
@@ -17,7 +20,7 @@ import threading
 import warnings
 from pathlib import Path
 
-from tidegate import _tidegate, _worker
+from tidegate import _gevent, _tidegate, _worker
 from tidegate._log import logger
 
 #: Maximum size of a message; the supervisor's limit is the same.
@@ -28,8 +31,10 @@ DESCRIPTORS = 253
 THREADS_NAMED = 16
 
 # An application may patch these when it is imported.
-_fork = os.fork
-_poll = select.poll
+_fork, _waitpid = (_gevent.original("os", name) for name in ("fork", "waitpid"))
+_getsignal, _signal = (_gevent.original("signal", name) for name in ("getsignal", "signal"))
+_poll, _POLLIN = (_gevent.original("select", name) for name in ("poll", "POLLIN"))
+_Socket = _gevent.original("socket", "socket")
 
 
 def main() -> int:
@@ -38,7 +43,7 @@ def main() -> int:
     control = Control(specification["control_fd"])
     supervisor = os.getppid()
     # The supervisor handles SIGINT of a terminal and stops its workers.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _signal(signal.SIGINT, signal.SIG_IGN)
     try:
         if why := _tidegate.version_error(specification["version"]):
             raise _worker.StartupError(why)
@@ -70,7 +75,10 @@ def load(specification: dict, supervisor: int) -> _worker.Preloaded:
     _worker.connect(specification["store"], app, settings)
     _worker.configure_logging(specification["log_format"], app, None, settings)
     configuration = _worker.gunicorn_configuration(settings)
-    return _worker.Preloaded(_worker.load(settings), configuration, supervisor)
+    preloaded = _worker.Preloaded(_worker.load(settings), configuration, supervisor)
+    if settings.get("threads") == "gevent":
+        _gevent.end_threads()
+    return preloaded
 
 
 def other_threads() -> list[str]:
@@ -84,24 +92,33 @@ def other_threads() -> list[str]:
     return sorted(names)[:THREADS_NAMED]
 
 
+class Worker:
+    """A worker that has not been waited for."""
+
+    def __init__(self, process: int) -> None:
+        #: It can be read when the process has ended.
+        self.descriptor = os.pidfd_open(process)
+        #: True if the supervisor has a descriptor of it too.
+        self.is_held = False
+
+
 class Preloader:
     """The loop of a preloader."""
 
     def __init__(self, control: "Control") -> None:
         self._control = control
-        #: Workers that have not been waited for, and whether the supervisor holds their descriptor.
-        self._workers: dict[int, bool] = {}
-        self._woken, self._wake = socket.socketpair()
-        self._woken.setblocking(False)
-        self._wake.setblocking(False)
-        # The handlers of the application, for the workers.
-        self._wakeup = signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
-        self._handlers = {
-            # The end of a worker interrupts the wait; see ``_wait``.
-            signal.SIGCHLD: signal.signal(signal.SIGCHLD, lambda *_: None),
-            # The end of the control socket ends this process: workers need their parent.
-            signal.SIGTERM: signal.signal(signal.SIGTERM, signal.SIG_IGN),
-        }
+        self._workers: dict[int, Worker] = {}
+        #: The handlers of the application, for the workers.
+        self._handlers = {}
+        # The end of the control socket ends this process: workers need their parent.
+        self._replace_handler(signal.SIGTERM, signal.SIG_IGN)
+        # One of the application could wait for workers. gevent's is not known to Python: it stays,
+        # and waits for no process while the hub does not run.
+        if _getsignal(signal.SIGCHLD) not in (signal.SIG_DFL, None):
+            self._replace_handler(signal.SIGCHLD, signal.SIG_DFL)
+
+    def _replace_handler(self, number: int, handler: signal.Handlers) -> None:
+        self._handlers[number] = _signal(number, handler)
 
     def run(self) -> str | None:
         """Forks workers as the supervisor wishes. In a worker it returns the specification of that;
@@ -116,16 +133,16 @@ class Preloader:
     def _wait(self) -> bool:
         """Waits for a command or the end of a worker; true if there is a command to read."""
         poll = _poll()
-        poll.register(self._woken, select.POLLIN)
         if self._control.is_open:
-            poll.register(self._control, select.POLLIN)
+            poll.register(self._control, _POLLIN)
+        for worker in self._workers.values():
+            if self._may_wait_for(worker):
+                poll.register(worker.descriptor, _POLLIN)
         ready = [descriptor for descriptor, _ in poll.poll()]
-        if self._woken.fileno() in ready:
-            try:
-                self._woken.recv(4096)
-            except BlockingIOError:
-                pass
         return self._control.is_open and self._control.fileno() in ready
+
+    def _may_wait_for(self, worker: Worker) -> bool:
+        return worker.is_held or not self._control.is_open
 
     def _obey(self, command: dict | None, descriptors: list[int]) -> str | None:
         """Carries out a command. In a worker it returns the specification of that."""
@@ -134,7 +151,7 @@ class Preloader:
         elif "fork" in command:
             return self._fork(command["fork"], descriptors)
         elif command.get("held") in self._workers:
-            self._workers[command["held"]] = True
+            self._workers[command["held"]].is_held = True
         return None
 
     def _fork(self, command: dict, descriptors: list[int]) -> str | None:
@@ -143,12 +160,14 @@ class Preloader:
                 # Threads of the application are reported once, with their names.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process = _fork()
+            # If it fails, the worker ends when the supervisor closes its control socket.
+            worker = Worker(process) if process else None
         except OSError as error:
             reply = {"not_forked": {"request": command["request"], "why": str(error)}}
         else:
-            if process == 0:
+            if worker is None:
                 return self._become_worker(command["spec"], descriptors)
-            self._workers[process] = False
+            self._workers[process] = worker
             reply = {"forked": {"request": command["request"], "process": process}}
         for descriptor in descriptors:
             os.close(descriptor)
@@ -157,26 +176,25 @@ class Preloader:
 
     def _become_worker(self, text: str, descriptors: list[int]) -> str:
         """Drops what belongs to the preloader; returns the specification of the worker."""
-        signal.set_wakeup_fd(self._wakeup)
         for number, handler in self._handlers.items():
             # None is a handler that was not set from Python.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            _signal(number, signal.SIG_DFL if handler is None else handler)
         self._control.close()
-        self._woken.close()
-        self._wake.close()
+        for worker in self._workers.values():
+            os.close(worker.descriptor)
         return with_descriptors(text, descriptors)
 
     def _reap(self) -> None:
-        for process, is_held in list(self._workers.items()):
-            if not is_held and self._control.is_open:
+        for process, worker in list(self._workers.items()):
+            if not self._may_wait_for(worker):
                 continue
             try:
-                ended, status = os.waitpid(process, os.WNOHANG)
+                ended, status = _waitpid(process, os.WNOHANG)
             except ChildProcessError:
                 # The application has waited for it.
                 ended, status = process, None
             if ended:
-                del self._workers[process]
+                os.close(self._workers.pop(process).descriptor)
                 self._control.send({"ended": {"process": process, "status": status}})
 
 
@@ -198,7 +216,7 @@ class Control:
     """The control socket: frames of a length (four bytes, little-endian) and a JSON object."""
 
     def __init__(self, descriptor: int) -> None:
-        self._socket = socket.socket(fileno=descriptor)
+        self._socket = _Socket(fileno=descriptor)
         self._socket.set_inheritable(False)
         self.is_open = True
 

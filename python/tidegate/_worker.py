@@ -72,6 +72,9 @@ def main(preloaded: Preloaded | None = None) -> int:
             application = load(settings)
         else:
             _log.forked(worker.slot)
+            if settings.get("threads") == "gevent":
+                _gevent.forked()
+                _gevent.install()
             application = preloaded.application
             hooks = gunicorn_hooks(preloaded.configuration, worker.slot, preloaded.supervisor)
         if hooks is not None:

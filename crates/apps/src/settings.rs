@@ -213,11 +213,6 @@ fn check(settings: &AppSettings, node: &Node, reader: &mut Reader<'_>) {
             .error(span("root_path"), "root_path begins with a slash and does not end with one")
             .help("write it as \"/shop\"");
     }
-    if settings.preload && settings.threads == WsgiThreads::Gevent {
-        reader
-            .error(span("preload"), "an application is not preloaded with `threads: gevent`")
-            .help("leave out one of them");
-    }
     if settings.preload && !cfg!(target_os = "linux") {
         reader.error(span("preload"), "applications are preloaded on Linux only");
     }
@@ -269,10 +264,6 @@ mod tests {
             (node!({ "python": "a:b", "root_path": "/shop/" }), "root_path begins with a slash"),
             (node!({ "python": "a:b", "env": { "A=B": "c" } }), "cannot be the name of an"),
             (node!({ "python": "a:b", "workers": 0 }), "workers"),
-            (
-                node!({ "python": "a:b", "preload": true, "threads": "gevent" }),
-                "not preloaded with `threads: gevent`",
-            ),
             (node!({ "python": "a:b", "task_store": "127.0.0.1" }), "names no server that stores"),
             (node!({ "python": "a:b", "profile_token": "short" }), "can be guessed"),
             (node!({ "python": "a:b", "timeout": {} }), "did you mean \"timeouts\"?"),

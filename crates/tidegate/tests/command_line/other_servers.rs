@@ -27,7 +27,6 @@ fn variables_of_python_servers_are_read() {
     for (name, value, why) in [
         ("PORT", "x", "PORT is \"x\", which is not a port"),
         ("FORWARDED_ALLOW_IPS", "x", "in FORWARDED_ALLOW_IPS: \"x\" "),
-        ("GUNICORN_CMD_ARGS", "--preload -k gevent", "--preload is not for --threads gevent"),
     ] {
         let mut command = tidegate(directory.path(), &["run", "app:app", "--print-config"]);
         let said = ended(command.env(name, value).output().expect("the binary starts")).failed(2);
@@ -47,7 +46,6 @@ fn what_is_not_there_is_reported_on_either_side_of_the_application() {
         (&["run", "app:app", "-p", "8000"], "did you mean --port 8000?"),
         (&["up", "-u", "www-data"], "does not change its user"),
         (&["run", "-c", "gunicorn.conf.py", "app:app"], "gunicorn.conf.py is executed by Python"),
-        (&["run", "app:app", "--preload", "--threads=gevent"], "--preload is not for --threads"),
         (&["run", "app:app", "--http", "h2"], "HTTP/1.1 and HTTP/2 are both served"),
         (&["up", "-c", "site.yaml"], "tidegate up FILE"),
         (&["up", "--http2"], "HTTP/2 is served to clients that ask for it"),

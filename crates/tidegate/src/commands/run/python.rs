@@ -97,20 +97,10 @@ impl Run {
     }
 
     fn check_preload(&self) -> Result<(), Failure> {
-        if !self.lifecycle.preload {
-            return Ok(());
+        if self.lifecycle.preload && !cfg!(target_os = "linux") {
+            return Err(Failure::Wrong("--preload is for Linux only".to_owned()));
         }
-        if self.application.threads() == "gevent" {
-            return Err(Failure::Wrong(
-                "--preload is not for --threads gevent, whose workers patch the standard library \
-                 before they import the application: leave out one of them"
-                    .to_owned(),
-            ));
-        }
-        match cfg!(target_os = "linux") {
-            true => Ok(()),
-            false => Err(Failure::Wrong("--preload is for Linux only".to_owned())),
-        }
+        Ok(())
     }
 
     /// Adds what the supervisor needs, and the fields of every response.
