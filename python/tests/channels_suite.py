@@ -12,11 +12,11 @@ import inspect
 
 import asgiref.testing
 import httpx
-import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import tidegate
+from listed import expect_failures
 
 #: Tests of what the communicators do by themselves, or of what a server on a socket cannot show.
 OTHERWISE = {
@@ -146,8 +146,6 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         uses_server = "Communicator(" in inspect.getsource(item.function)
         (live if uses_server else others).append(item)
-        for name, reason in OTHERWISE.items():
-            if name in item.nodeid:
-                item.add_marker(pytest.mark.skip(reason=reason))
+    expect_failures(config, live, OTHERWISE)
     config.hook.pytest_deselected(items=others)
     items[:] = live
