@@ -345,6 +345,7 @@ def test_what_the_import_has_done_in_the_hub_continues_in_each_worker(start_serv
         assert kind == "Greenlet" and process in forked
     # The threads that resolve names have ended before; threads of the application are greenlets.
     assert "do not exist in its workers" not in server.log()
+    assert "Exception ignored" not in server.log()
     server.stop()
     until_gone([parent, *forked])
 
