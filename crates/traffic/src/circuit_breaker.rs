@@ -5,6 +5,7 @@
 //! closes nor opens a breaker.
 
 mod breaker;
+mod registry;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +19,10 @@ use settings::{Duration, Node, Percent, Reader, Setting};
 use telemetry::log::Level;
 use telemetry::{CachePadded, Counter, SharedCounter, SharedGauge, families};
 
+pub use registry::{BreakerStatus, CircuitBreakers};
+
 use breaker::{Admission, Breaker, BreakerState, CallResult, Round, Thresholds, Transition};
+use registry::RouteBreaker;
 
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "circuit_breaker", schema: CircuitBreaker::schema, read };
@@ -106,8 +110,11 @@ impl FilterPlan for CircuitBreakerPlan {
         let identity = (name.to_owned(), window_ms);
         let telemetry = &worker.telemetry;
         let labels = [name];
+        let breaker = worker.shared.get(identity, || Breaker::new(window_ms));
+        let registry = worker.shared.get((), CircuitBreakers::default);
         let filter = CircuitBreakerFilter {
-            breaker: worker.shared.get(identity, || Breaker::new(window_ms)),
+            _registered: registry.register(route, name, &breaker),
+            breaker,
             thresholds: self.0.thresholds(),
             slow_us: self.0.slow.map_or(u64::MAX, |slow| slow.as_millis_u64() * 1000),
             fallback: self.0.fallback.as_ref().map(|fallback| fallback.build(worker)),
@@ -142,6 +149,8 @@ impl FilterPlan for CircuitBreakerPlan {
 
 struct CircuitBreakerFilter {
     breaker: Arc<Breaker>,
+    /// The breaker is listed as long as this lives.
+    _registered: Arc<RouteBreaker>,
     thresholds: Thresholds,
     slow_us: u64,
     fallback: Option<Rc<dyn Handler>>,

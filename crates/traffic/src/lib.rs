@@ -24,6 +24,7 @@ mod split;
 
 use plugin::FilterKind;
 
+pub use circuit_breaker::{BreakerStatus, CircuitBreakers};
 pub use client_rate::ClientRate;
 pub use quota::{
     AmountKey, AmountQuota, AmountQuotaSettings, AmountUse, QuotaInfo, QuotaUse, Quotas,

@@ -75,6 +75,14 @@ pub(super) enum BreakerState {
 }
 
 impl BreakerState {
+    pub(super) const fn slug(self) -> &'static str {
+        match self {
+            BreakerState::Closed => "closed",
+            BreakerState::Open { .. } => "open",
+            BreakerState::HalfOpen { .. } => "half_open",
+        }
+    }
+
     fn pack(self) -> u64 {
         match self {
             BreakerState::Closed => 0,
@@ -100,20 +108,51 @@ impl BreakerState {
 
 pub(super) struct Breaker {
     state: AtomicU64,
+    /// When it got into this state; zero if it never had another one.
+    changed_ms: AtomicU64,
     window: Window,
+}
+
+/// The results within the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct WindowCounts {
+    pub(super) requests: u64,
+    pub(super) failed: u64,
+    pub(super) slow: u64,
 }
 
 impl Breaker {
     pub(super) fn new(window_ms: u64) -> Breaker {
-        Breaker { state: AtomicU64::new(0), window: Window::new(window_ms) }
+        Breaker {
+            state: AtomicU64::new(0),
+            changed_ms: AtomicU64::new(0),
+            window: Window::new(window_ms),
+        }
     }
 
     pub(super) fn state(&self) -> BreakerState {
         BreakerState::unpack(self.state.load(RELAXED))
     }
 
-    fn change(&self, from: BreakerState, to: BreakerState) -> bool {
-        self.state.compare_exchange(from.pack(), to.pack(), RELAXED, RELAXED).is_ok()
+    /// When it got into its state; `None` if it never had another one.
+    pub(super) fn changed_ms(&self) -> Option<u64> {
+        Some(self.changed_ms.load(RELAXED)).filter(|changed_ms| *changed_ms > 0)
+    }
+
+    pub(super) fn counts(&self, now_ms: u64) -> WindowCounts {
+        self.window.counts(now_ms)
+    }
+
+    pub(super) fn window_ms(&self) -> u64 {
+        self.window.tick_ms * BUCKETS
+    }
+
+    fn change(&self, from: BreakerState, to: BreakerState, now_ms: u64) -> bool {
+        let changed = self.state.compare_exchange(from.pack(), to.pack(), RELAXED, RELAXED).is_ok();
+        if changed && from.slug() != to.slug() {
+            self.changed_ms.store(now_ms.max(1), RELAXED);
+        }
+        changed
     }
 
     pub(super) fn admit(&self, now_ms: u64, thresholds: &Thresholds) -> Admission {
@@ -133,7 +172,7 @@ impl Breaker {
                 }
                 BreakerState::HalfOpen { .. } => return Admission::Rejected { wait_ms: 1 },
             };
-            if self.change(state, next) {
+            if self.change(state, next, now_ms) {
                 return Admission::Probe(round);
             }
         }
@@ -156,7 +195,7 @@ impl Breaker {
             return None;
         }
         let until_ms = now_ms + thresholds.open_ms;
-        let opened = self.change(BreakerState::Closed, BreakerState::Open { until_ms });
+        let opened = self.change(BreakerState::Closed, BreakerState::Open { until_ms }, now_ms);
         opened.then_some(Transition::Opened)
     }
 
@@ -189,7 +228,7 @@ impl Breaker {
                 }
                 Some(_) => (BreakerState::HalfOpen { round, sent, succeeded: succeeded + 1 }, None),
             };
-            if self.change(state, next) {
+            if self.change(state, next, now_ms) {
                 return transition;
             }
         }
@@ -265,20 +304,27 @@ impl Window {
         self.since.store(now_ms / self.tick_ms, RELAXED);
     }
 
-    fn exceeds(&self, now_ms: u64, thresholds: &Thresholds) -> bool {
+    /// The results of these buckets, and the bad ones.
+    fn sum(&self, buckets: &[Bucket], now_ms: u64) -> (u64, u64) {
         let now = now_ms / self.tick_ms;
         let oldest = (now + 1).saturating_sub(BUCKETS).max(self.since.load(RELAXED));
-        let sum = |buckets: &[Bucket]| {
-            (oldest..=now).fold((0, 0), |(all, bad), tick| {
-                let (more, more_bad) = buckets[(tick % BUCKETS) as usize].counts(tick);
-                (all + more, bad + more_bad)
-            })
-        };
+        (oldest..=now).fold((0, 0), |(all, bad), tick| {
+            let (more, more_bad) = buckets[(tick % BUCKETS) as usize].counts(tick);
+            (all + more, bad + more_bad)
+        })
+    }
+
+    fn counts(&self, now_ms: u64) -> WindowCounts {
+        let (requests, failed) = self.sum(&self.failed, now_ms);
+        WindowCounts { requests, failed, slow: self.sum(&self.slow, now_ms).1 }
+    }
+
+    fn exceeds(&self, now_ms: u64, thresholds: &Thresholds) -> bool {
         let above = |(all, bad): (u64, u64), ratio: f64| {
             all >= thresholds.min_requests && bad > 0 && bad as f64 >= ratio * all as f64
         };
-        above(sum(&self.failed), thresholds.failure_ratio)
-            || above(sum(&self.slow), thresholds.slow_ratio)
+        above(self.sum(&self.failed, now_ms), thresholds.failure_ratio)
+            || above(self.sum(&self.slow, now_ms), thresholds.slow_ratio)
     }
 }
 
@@ -360,6 +406,27 @@ mod tests {
         // The failures that opened it do not open it again.
         assert_eq!(run(&breaker, &[(FAILED, 19)], 6_000), None);
         assert_eq!(run(&breaker, &[(FAILED, 1)], 6_000), Some(Transition::Opened));
+    }
+
+    #[test]
+    fn its_state_has_a_beginning_and_the_window_has_counts() {
+        let breaker = Breaker::new(10_000);
+        assert_eq!((breaker.changed_ms(), breaker.window_ms()), (None, 10_000));
+        run(&breaker, &[(OK, 6), (SLOW, 4), (FAILED, 10)], 1_000);
+        let counts = WindowCounts { requests: 20, failed: 10, slow: 4 };
+        assert_eq!((breaker.state().slug(), breaker.changed_ms()), ("open", Some(1_000)));
+        assert_eq!((breaker.counts(1_000), breaker.counts(10_999)), (counts, counts));
+        assert_eq!(breaker.counts(11_000), WindowCounts::default());
+        for now_ms in [6_000, 6_500, 6_600] {
+            assert!(matches!(breaker.admit(now_ms, &THRESHOLDS), Admission::Probe(_)));
+        }
+        assert_eq!((breaker.state().slug(), breaker.changed_ms()), ("half_open", Some(6_000)));
+        let round = Round::after(6_000);
+        for now_ms in [7_000, 7_100, 7_200] {
+            breaker.probe_ended(round, Some(OK), now_ms, &THRESHOLDS);
+        }
+        assert_eq!((breaker.state().slug(), breaker.changed_ms()), ("closed", Some(7_200)));
+        assert_eq!(breaker.counts(7_200), WindowCounts::default());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use plugin::{MaybeFuture, Route, WorkerContext};
 use settings::{Node, node};
 use telemetry::families;
 
-use super::KIND;
+use super::{CircuitBreakers, KIND};
 
 #[test]
 fn the_declaration_is_valid() {
@@ -135,6 +135,34 @@ fn the_fallback_responds_and_a_reload_keeps_it_open() {
         assert_eq!(status(&new, "200").await, 203);
         let other = route(&node!({ "name": "other" }), &context);
         assert_eq!(status(&other, "200").await, 200);
+    });
+}
+
+#[test]
+fn a_breaker_is_listed_with_its_counts_as_long_as_its_route_uses_it() {
+    manual_time::block_on(async {
+        let context = context();
+        let list = context.shared.get((), CircuitBreakers::default);
+        let breaker = route(&settings(), &context);
+        let listed = || list.of_routes().into_iter().next();
+        let shown = || listed().map(|(_, one)| (one.state, one.requests, one.failed, one.slow));
+        let (of, first) = listed().expect("a breaker");
+        assert_eq!((&*of, &*first.name, first.since_ms), ("test", "api", None));
+        for sent in ["200", "503", "200"] {
+            status(&breaker, sent).await;
+        }
+        assert_eq!(shown(), Some(("closed", 3, 1, 0)));
+        status(&breaker, "0").await;
+        assert_eq!(shown(), Some(("open", 4, 2, 0)));
+        assert!(listed().is_some_and(|(_, one)| one.since_ms.is_some()));
+        manual_time::advance(Duration::from_secs(10)).await;
+        assert_eq!(shown(), Some(("open", 0, 0, 0)));
+        // As after a reload.
+        let again = route(&settings(), &context);
+        drop(breaker);
+        assert_eq!(shown(), Some(("open", 0, 0, 0)));
+        drop(again);
+        assert_eq!(listed(), None);
     });
 }
 
