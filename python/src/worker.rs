@@ -17,6 +17,7 @@ use server::{
     Application, HostedApplication, ReadinessSender, Stats, WorkerSpec, readiness_channel,
     run_worker,
 };
+use telemetry::ErrorRecord;
 
 /// Maximum number of requests in the queue.
 const QUEUED_MAX: usize = 4096;
@@ -39,6 +40,10 @@ impl Application for StatusAdapter {
             gil_wait: metrics.gil_wait.snapshot(),
             ..Stats::default()
         }
+    }
+
+    fn take_errors(&self) -> Vec<ErrorRecord> {
+        self.0.errors.take()
     }
 
     fn check_progress(&self) {
@@ -177,6 +182,19 @@ impl Worker {
     #[getter]
     fn is_interrupted(&self) -> bool {
         self.status.is_interrupted()
+    }
+
+    /// True if a supervisor shows the exceptions that requests raise.
+    #[getter]
+    fn is_supervised(&self) -> bool {
+        !self.spec.embedded
+    }
+
+    /// Records an exception that a request raised.
+    fn record_error(&self, request: String, message: String, traceback: String) {
+        let request = Some(request);
+        let error = ErrorRecord { request, message, traceback, ..ErrorRecord::default() };
+        self.status.errors.add(error);
     }
 
     /// Sets the descriptor of the file that `faulthandler` writes to.

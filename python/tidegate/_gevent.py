@@ -101,21 +101,21 @@ class _Server:
         import gevent.hub
         import gevent.pool
 
-        from tidegate import _wsgi
+        from tidegate import _errors, _wsgi
 
         self._worker = worker
         self._application = application
         self._hub = gevent.hub.get_hub()
         self._pool = gevent.pool.Pool(settings.get("greenlets") or 1000)
         self._stopped = gevent.event.Event()
-        self._report = _wsgi.report
+        self._report = _errors.Reporter(worker, "WSGI")
         self._requests = worker.greenlets(
             application,
             root_path=settings.get("root_path") or "",
             multiprocess=(settings.get("processes") or 1) > 1,
             errors=_wsgi.Errors(),
             file_wrapper=FileWrapper,
-            report=_wsgi.report,
+            report=self._report,
             # It is called within a function of Rust, which must not be switched away from.
             complain=lambda problem: self._hub.loop.run_callback(_wsgi.complain, problem),
         )
@@ -166,22 +166,22 @@ class _Server:
             self._take()
 
     def _handle(self, request) -> None:
-        failed = True
+        failed, environ = True, None
         try:
             environ, start_response = request.begin()
             failed = not self._respond(request, environ, start_response)
         except BaseException as error:
-            self._log(error)
+            self._log(error, environ)
         try:
             request.end(failed)
         except Exception as error:
-            self._log(error)
+            self._log(error, environ)
 
-    def _log(self, error: BaseException) -> None:
+    def _log(self, error: BaseException, environ: dict | None) -> None:
         import gevent
 
         if not isinstance(error, gevent.GreenletExit):
-            self._report(error)
+            self._report(error, environ)
 
     def _respond(self, request, environ: dict, start_response) -> bool:
         def begin(*args, **kwargs):
@@ -200,7 +200,7 @@ class _Server:
                 try:
                     body.close()
                 except Exception as error:
-                    self._log(error)
+                    self._log(error, environ)
         return True
 
     def _send_body(self, request, body) -> None:

@@ -7,9 +7,9 @@ import socket
 import struct
 from collections.abc import Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
-from tidegate import _lifespan, _tidegate
-from tidegate._log import logger
+from tidegate import _errors, _lifespan, _tidegate
 
 
 class Serving:
@@ -57,6 +57,7 @@ async def serving(
     await events.startup()
     listener = _listen(host, port, uds, backlog)
     control, worker_end = socket.socketpair()
+    log = report or partial(_errors.log, "ASGI")
     worker = embedded(
         _configuration(listener, configuration or {}), {"web": listener}, worker_end,
         graceful_timeout,
@@ -67,7 +68,7 @@ async def serving(
         loop,
         root_path=root_path,
         state=events.state if events.is_supported else None,
-        report=report or log,
+        report=lambda error, scope: log(error),
         on_stop=stopped.set,
     )
     loop.add_reader(server.fileno(), server.drain)
@@ -89,11 +90,6 @@ async def serving(
         loop.remove_reader(server.fileno())
         await loop.run_in_executor(None, worker.join)
         await events.shutdown()
-
-
-def log(error: BaseException) -> None:
-    """Logs what an application raised."""
-    logger.error("Exception in ASGI application", exc_info=error)
 
 
 def _listen(host: str, port: int, uds: str | None, backlog: int) -> socket.socket:

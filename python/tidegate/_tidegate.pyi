@@ -36,6 +36,9 @@ class Worker:
     def drain_left(self) -> float: ...
     @property
     def is_interrupted(self) -> bool: ...
+    @property
+    def is_supervised(self) -> bool: ...
+    def record_error(self, request: str, message: str, traceback: str) -> None: ...
     def set_stack_file(self, descriptor: int) -> None: ...
     def set_own_metrics(self, function: Callable[[], str]) -> None: ...
     def asgi(
@@ -45,7 +48,7 @@ class Worker:
         *,
         root_path: str,
         state: dict[str, Any] | None,
-        report: Callable[[BaseException], None],
+        report: Callable[[BaseException, dict[str, Any] | None], None],
         on_stop: Callable[[], None],
     ) -> Server: ...
     def wsgi(
@@ -56,7 +59,7 @@ class Worker:
         threads: int,
         multiprocess: bool,
         errors: Any,
-        report: Callable[..., None],
+        report: Callable[[BaseException, dict[str, Any] | None], None],
         complain: Callable[..., None],
     ) -> Any: ...
     def greenlets(
@@ -67,7 +70,7 @@ class Worker:
         multiprocess: bool,
         errors: Any,
         file_wrapper: Any,
-        report: Callable[..., None],
+        report: Callable[[BaseException, dict[str, Any] | None], None],
         complain: Callable[..., None],
     ) -> GreenletServer: ...
     def ready(self) -> None: ...

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidegate import _gevent, _lifespan, _log, _metrics, _serve, _store, _tidegate, _wsgi
+from tidegate import _errors, _gevent, _lifespan, _log, _metrics, _store, _tidegate, _wsgi
 from tidegate._interface import is_asgi
 from tidegate._log import logger
 
@@ -278,7 +278,7 @@ def run_asgi(
         loop,
         root_path=settings.get("root_path") or "",
         state=lifespan.state if lifespan.is_supported else None,
-        report=_serve.log,
+        report=_errors.Reporter(worker, "ASGI"),
         on_stop=loop.stop,
     )
     loop.add_reader(server.fileno(), server.drain)
@@ -347,7 +347,7 @@ def run_wsgi(worker: "_tidegate.Worker", application, settings: dict) -> bool:
         threads=settings.get("threads") or 0,
         multiprocess=(settings.get("processes") or 1) > 1,
         errors=_wsgi.Errors(),
-        report=_wsgi.report,
+        report=_errors.Reporter(worker, "WSGI"),
         complain=_wsgi.complain,
     )
     worker.ready()

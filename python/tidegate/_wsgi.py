@@ -1,4 +1,4 @@
-"""The Python part of the WSGI server: ``wsgi.errors`` and the log of the application's errors."""
+"""The Python part of the WSGI server: ``wsgi.errors`` and the log of violations of WSGI."""
 
 import threading
 
@@ -38,11 +38,6 @@ class Errors:
 
     def writable(self) -> bool:
         return True
-
-
-def report(error: BaseException) -> None:
-    """Logs what an application raised."""
-    logger.error("Exception in WSGI application", exc_info=error)
 
 
 def complain(problem: str) -> None:

@@ -3,7 +3,8 @@
 use message::Response;
 use serde_json::{Value as Json, json};
 
-use crate::control::{AppFailure, AppStatus, AppWorkerStatus, Control};
+use crate::control::{AppStatus, AppWorkerStatus, Control};
+use crate::errors::errors;
 use crate::messages::{ApiResult, json_response, time};
 use crate::problem::Problem;
 
@@ -31,7 +32,8 @@ fn row(app: &AppStatus) -> Json {
         "ready": app.ready,
         "leaving": app.leaving,
         "workers": workers,
-        "failures": app.failures.iter().map(failure).collect::<Vec<_>>(),
+        "failures": errors(&app.failures),
+        "errors": errors(&app.errors),
         "preloader": app.preloader.as_ref().map(|one| json!({
             "state": if one.is_ready { "ready" } else { "ended" },
             "process": one.process,
@@ -44,15 +46,6 @@ fn row(app: &AppStatus) -> Json {
             "failed": app.tasks.failed,
             "retried": app.tasks.retried,
         },
-    })
-}
-
-fn failure(failure: &AppFailure) -> Json {
-    json!({
-        "at": time(failure.at_ms),
-        "times": failure.times,
-        "worker": failure.worker,
-        "text": failure.text,
     })
 }
 
@@ -73,4 +66,50 @@ fn worker(worker: &AppWorkerStatus) -> Json {
         "restarts": restarts,
         "last_failure": worker.last_failure,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use serde_json::{Value as Json, json};
+    use telemetry::ErrorRecord;
+    use wire::Method;
+
+    use crate::control::AppStatus;
+    use crate::testing::{Api, FakeServer};
+
+    #[test]
+    fn failures_of_processes_and_exceptions_of_requests_have_one_form() {
+        let server = Rc::new(FakeServer::new());
+        let record = |message: &str, request: Option<&str>| ErrorRecord {
+            at_ms: 2_000,
+            first_ms: 1_000,
+            times: 2,
+            worker: 1,
+            request: request.map(str::to_owned),
+            message: message.to_owned(),
+            traceback: "Traceback".to_owned(),
+            ..ErrorRecord::default()
+        };
+        server.apps.replace(vec![AppStatus {
+            name: "shop".to_owned(),
+            failures: vec![record("it was ended by signal 9", None)],
+            errors: vec![record("KeyError: '<b>'", Some("GET /<b>"))],
+            ..AppStatus::default()
+        }]);
+        let (status, _, body) = Api(server).send(Method::Get, "/v1/apps", None, "");
+        let body: Json = serde_json::from_str(&body).unwrap();
+        let app = &body["apps"][0];
+        let expected = |message: &str, request: Json| {
+            json!({
+                "at": "1970-01-01T00:00:02.000Z", "first": "1970-01-01T00:00:01.000Z", "times": 2,
+                "worker": 1, "route": null, "request": request, "file": null,
+                "message": message, "traceback": "Traceback", "trace_id": null,
+            })
+        };
+        assert_eq!((status, &app["name"]), (200, &"shop".into()));
+        assert_eq!(app["failures"], json!([expected("it was ended by signal 9", Json::Null)]));
+        assert_eq!(app["errors"], json!([expected("KeyError: '<b>'", "GET /<b>".into())]));
+    }
 }

@@ -14,6 +14,7 @@ mod console;
 mod consumers;
 mod control;
 mod endpoints;
+mod errors;
 mod explain;
 mod handler;
 mod health;
@@ -45,7 +46,7 @@ mod views;
 
 pub use access::Access;
 pub use control::{
-    AppFailure, AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk,
+    AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk,
     CacheRequestError, CacheStatus, CanaryResponses, ConfigDocument, ConfigDocuments,
     ConfigVersion, Control, Entries, EntriesWanted, Expect, Explanation, FleetNodes,
     ListenerStatus, LuaError, LuaFileStatus, LuaProfileWanted, LuaStatus, NodeReport, NodesWanted,

@@ -4,8 +4,9 @@ use message::Response;
 use serde_json::{Value as Json, json};
 
 use crate::control::{Control, LuaError};
+use crate::errors::error;
 use crate::lua_profile::no_program;
-use crate::messages::{ApiResult, json_response, time};
+use crate::messages::{ApiResult, json_response};
 
 pub(crate) fn all(control: &dyn Control) -> Response {
     let status = control.lua();
@@ -14,24 +15,14 @@ pub(crate) fn all(control: &dyn Control) -> Response {
         .iter()
         .map(|file| json!({ "path": file.path, "used_by": file.used_by, "uses": file.uses }))
         .collect();
-    let errors: Vec<Json> = status.errors.iter().map(error).collect();
+    let errors: Vec<Json> = status.errors.iter().map(lua_error).collect();
     json_response(200, &json!({ "files": files, "errors": errors }))
 }
 
-fn error(found: &LuaError) -> Json {
-    let LuaError { error, program } = found;
-    json!({
-        "at": time(error.at_ms),
-        "first": time(error.first_ms),
-        "times": error.times,
-        "worker": error.worker,
-        "route": error.route,
-        "program": program,
-        "file": error.file,
-        "message": error.message,
-        "traceback": error.traceback,
-        "trace_id": error.trace_id,
-    })
+fn lua_error(found: &LuaError) -> Json {
+    let mut row = error(&found.error);
+    row["program"] = json!(found.program);
+    row
 }
 
 /// Replaces the VMs of all workers.
@@ -73,6 +64,6 @@ mod tests {
     }
 
     fn time(at_ms: u64) -> Json {
-        super::time(at_ms).into()
+        crate::messages::time(at_ms).into()
     }
 }

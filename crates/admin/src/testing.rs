@@ -3,11 +3,11 @@
 use crate::Admin;
 use crate::access::Access;
 use crate::control::{
-    Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments, ConfigVersion,
-    Control, Entries, EntriesWanted, Expect, Explanation, FleetNodes, ListenerStatus, LuaError,
-    LuaFileStatus, LuaProfileWanted, LuaStatus, NodesWanted, Question, Refusal, ReloadStatus,
-    RouteStatus, SentResponse, ServerState, ServerStatus, Status, StreamStatus, Syntax, TopEntries,
-    UpstreamStatus, WorkerStatus,
+    AppStatus, Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigDocuments,
+    ConfigVersion, Control, Entries, EntriesWanted, Expect, Explanation, FleetNodes,
+    ListenerStatus, LuaError, LuaFileStatus, LuaProfileWanted, LuaStatus, NodesWanted, Question,
+    Refusal, ReloadStatus, RouteStatus, SentResponse, ServerState, ServerStatus, Status,
+    StreamStatus, Syntax, TopEntries, UpstreamStatus, WorkerStatus,
 };
 use crate::purged::{FleetPurge, MissingServer, PurgePreview, Purged, WaitedPurge};
 use cache::{PurgeRequest, PurgeWhat};
@@ -72,6 +72,7 @@ pub(crate) struct FakeServer {
     /// The purges, and whether they were soft.
     pub(crate) purged: RefCell<Vec<(PurgeWhat, bool)>>,
     pub(crate) lua_vms: Cell<usize>,
+    pub(crate) apps: RefCell<Vec<AppStatus>>,
 }
 
 impl FakeServer {
@@ -94,6 +95,7 @@ impl FakeServer {
             fleet: RefCell::new(Ok(None)),
             purged: RefCell::default(),
             lua_vms: Cell::default(),
+            apps: RefCell::default(),
         }
     }
 
@@ -383,8 +385,12 @@ impl Control for FakeServer {
         Box::pin(ready((cache == "pages").then_some(preview).ok_or(CacheRequestError::NoCache)))
     }
 
+    fn apps(&self) -> Vec<AppStatus> {
+        self.apps.borrow().clone()
+    }
+
     fn lua(&self) -> LuaStatus {
-        let error = lua_host::ScriptError {
+        let error = telemetry::ErrorRecord {
             at_ms: 2_000,
             first_ms: 1_000,
             times: 2,

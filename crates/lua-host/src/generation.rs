@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_server::AccessLog;
-use plugin::{Subrequests, WorkerContext};
+use plugin::{Shared, Subrequests, WorkerContext};
 use telemetry::log::Level;
-use telemetry::{MarkKind, Telemetry, WorkerMetrics, event};
+use telemetry::{ErrorRecord, MarkKind, RecentErrors, Telemetry, WorkerMetrics, event};
 
 use lua_std::http::{ListenerMetrics, observe};
 use lua_std::profiler::{self, WorkerProfile};
@@ -20,7 +20,7 @@ use lua_std::{SharedTable, VmContext};
 use lua_vm::calls::{self, RunningVm};
 use lua_vm::limits::TURN_INSTRUCTIONS;
 use lua_vm::profile::ProfileKind;
-use lua_vm::{ErrorRecorder, ScriptError, ScriptErrors, Vm, VmOptions, drive, errors, guard};
+use lua_vm::{ErrorRecorder, Vm, VmOptions, drive, errors, guard};
 use mlua::{Function, Table};
 use redis::RedisPlan;
 use tokio::sync::oneshot;
@@ -58,6 +58,11 @@ pub(crate) trait ScriptFile {
 
     /// Drops what it has loaded.
     fn unload(&self);
+}
+
+/// The last errors of all VMs of a server.
+pub fn script_errors(shared: &Shared) -> Arc<RecentErrors> {
+    shared.get("Lua", RecentErrors::default)
 }
 
 /// The generation that is being built, for handlers and filters.
@@ -117,7 +122,7 @@ impl Generation {
             files: RefCell::default(),
             telemetry: worker.telemetry.clone(),
             errors: ErrorRecorder {
-                errors: worker.shared.get((), ScriptErrors::default),
+                errors: script_errors(&worker.shared),
                 worker: worker.index,
                 metrics,
             },
@@ -156,7 +161,7 @@ impl Generation {
 
     /// Records an error that ended no coroutine.
     pub(crate) fn record_error(&self, file: Option<String>, message: String) {
-        self.errors.note(ScriptError { file, message, ..ScriptError::default() });
+        self.errors.note(ErrorRecord { file, message, ..ErrorRecord::default() });
     }
 
     /// Replaces the VM and loads all files again, as they were read with the plan: calls and

@@ -23,13 +23,12 @@ mod subrequest;
 pub mod test_run;
 
 pub use filter::FILTER;
-pub use generation::Generation;
+pub use generation::{Generation, script_errors};
 pub use handler::HANDLER;
 pub use lua_std::definitions::files as definitions;
 pub use lua_std::profiler::{
     ProfileError, ProfileFormat, WorkerProfile, add_up as add_up_profiles,
 };
 pub use lua_vm::profile::ProfileKind;
-pub use lua_vm::{ScriptError, ScriptErrors};
 pub use raw_program::{ProgramPlan, RawProgram};
 pub use settings::{ProgramSettings, ServingSettings};

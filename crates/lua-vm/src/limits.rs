@@ -18,11 +18,6 @@ pub(crate) const C_LOG_BYTES: usize = 64 * 1024;
 /// Bytes of a traceback that are logged.
 pub(crate) const TRACEBACK_BYTES: usize = 8 * 1024;
 
-/// Errors that a server shows, and bytes of the message of one and of the path of its file.
-pub(crate) const SCRIPT_ERRORS: usize = 32;
-pub(crate) const SCRIPT_ERROR_BYTES: usize = 1024;
-pub(crate) const SOURCE_PATH_BYTES: usize = 1024;
-
 /// Different stacks and functions of a profile, and calls of a stack that are recorded.
 pub(crate) const PROFILE_STACKS: usize = 16_384;
 pub(crate) const PROFILE_FUNCTIONS: usize = 16_384;

@@ -27,13 +27,13 @@ use mlua::{Function, IntoLuaMulti, Lua, Result, ffi};
 use telemetry::WorkerMetrics;
 
 use crate::calls::call::CallTable;
+use crate::error_recorder::ErrorRecorder;
 use crate::guard::{self, Guard};
 use crate::ids::TaskId;
 use crate::limits::STACK_VALUES;
 use crate::memory_report::MemoryReport;
 use crate::meter::Meter;
 use crate::profile;
-use crate::script_errors::ErrorRecorder;
 use crate::stack::LuaState;
 use crate::streams::Streams;
 use crate::tasks::{EndObserver, OnTaskEnd, Task, TaskError, TaskStatus, TaskTable};

@@ -15,7 +15,7 @@ use std::time::Duration;
 use net::EventFd;
 use offload::RequestQueue;
 use pyo3::prelude::*;
-use telemetry::{Counter, Histogram};
+use telemetry::{Counter, Histogram, RecentErrors};
 
 /// Maximum size of a stack dump.
 const DUMP_BYTES: usize = 64 * 1024;
@@ -43,6 +43,8 @@ pub struct AppMetrics {
 /// The status of the application in this process.
 pub struct AppStatus {
     pub metrics: AppMetrics,
+    /// Exceptions that requests have raised.
+    pub errors: RecentErrors,
     queue: Arc<RequestQueue>,
     /// Wakes the event loop's thread.
     event: Arc<EventFd>,
@@ -70,6 +72,7 @@ impl AppStatus {
     pub fn new(queue: Arc<RequestQueue>, event: Arc<EventFd>) -> Arc<AppStatus> {
         Arc::new(AppStatus {
             metrics: AppMetrics::default(),
+            errors: RecentErrors::default(),
             queue,
             event,
             stopping: AtomicBool::new(false),

@@ -19,7 +19,7 @@ use http_server::LiveLog;
 use otlp::{LogExporter, MetricsExporter, TraceExporter};
 use plugin::Shared;
 use telemetry::log::{Format, Level};
-use telemetry::{MarkKind, Telemetry, event};
+use telemetry::{MarkKind, RecentErrors, Telemetry, event};
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 use upstream::Upstreams;
 
@@ -95,7 +95,7 @@ pub(crate) struct Control {
     /// Kept likewise.
     pub(crate) caches: Arc<Caches>,
     /// Kept likewise.
-    pub(crate) script_errors: Arc<lua_host::ScriptErrors>,
+    pub(crate) script_errors: Arc<RecentErrors>,
     _cache_sweeper: CacheSweeper,
     /// Health checks and name resolution; taken when the server has drained.
     pub(crate) upstream_tasks: RefCell<Option<UpstreamTasks>>,
@@ -187,7 +187,7 @@ impl Control {
             identity_tasks: auth::IdentityTasks::new(&shared, &telemetry),
             quotas: shared.get((), traffic::Quotas::default),
             live_log: shared.get((), LiveLog::default),
-            script_errors: shared.get((), lua_host::ScriptErrors::default),
+            script_errors: lua_host::script_errors(&shared),
             _cache_sweeper: CacheSweeper::start(&caches),
             purges: FleetPurges::new(&caches, &telemetry, options.etcd.clone()),
             nodes: OnceCell::new(),

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use admin::limits::{LUA_FILE_USERS, LUA_FILES};
 use admin::{LuaError, LuaFileStatus, LuaStatus};
 use config::ServerPlan;
-use lua_host::{FILTER, HANDLER, ScriptErrors};
+use lua_host::{FILTER, HANDLER};
+use telemetry::RecentErrors;
 
 /// Returns the files by their paths, and the errors, the latest first.
-pub(crate) fn status(plan: &ServerPlan, errors: &ScriptErrors) -> LuaStatus {
+pub(crate) fn status(plan: &ServerPlan, errors: &RecentErrors) -> LuaStatus {
     let programs: BTreeMap<String, &str> = plan
         .programs
         .iter()
@@ -54,7 +55,7 @@ mod tests {
     use super::status;
     use crate::changes::plan_of;
     use admin::limits::LUA_FILE_USERS;
-    use lua_host::ScriptErrors;
+    use telemetry::RecentErrors;
 
     #[test]
     fn files_are_listed_with_what_uses_them() {
@@ -79,7 +80,7 @@ routes:
 - {{ name: a, match: {{ path: /a }}, filters: [{{ lua: {tag} }}], handler: {{ respond: {{}} }} }}
 {routes}"
         ));
-        let found = status(&plan, &ScriptErrors::default());
+        let found = status(&plan, &RecentErrors::default());
         let shown: Vec<_> =
             found.files.iter().map(|file| (&*file.path, &*file.used_by[0], file.uses)).collect();
         let uses = LUA_FILE_USERS + 5;

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use offload::RequestQueue;
-use telemetry::event;
 use telemetry::log::{self, Format, Level};
+use telemetry::{ErrorRecord, event};
 
 use crate::spec::{Role, WorkerSpec};
 use crate::supervise::{ControlChannel, Stats, WorkerMessage};
@@ -42,6 +42,11 @@ const WRONG_VERSION: u8 = 2;
 pub trait Application: Send + Sync {
     /// Returns the statistics so far. `rss_bytes` and `stalls` are filled in by the caller.
     fn stats(&self) -> Stats;
+
+    /// Removes and returns the exceptions that requests have raised since the previous call.
+    fn take_errors(&self) -> Vec<ErrorRecord> {
+        Vec::new()
+    }
 
     /// Notifies an event loop that has requests in flight, so that [`Application::lag_ms`] grows
     /// while one of them blocks it.
@@ -165,6 +170,8 @@ async fn host(spec: &WorkerSpec, hosted: HostedApplication) -> u8 {
     ];
     let code = live(spec, &process, hosted.queue, hosted.readiness).await;
     tasks.iter().for_each(net::task::JoinHandle::abort);
+    // Of the last second. An error means that the supervisor has exited.
+    let _ = watchdog::report_errors(&process).await;
     code
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Owns counters, gauges and histograms that one worker writes and any thread reads, the registry
 //! that adds them up, the table of metric families, the tables of close reasons and limits, and the
-//! log: events, rings between workers and the writing thread, messages of syslog. Guarantees:
-//! counting takes no lock, a full ring drops a line and counts it, and label sets are bounded.
-//! Never exports (that is `admin`; only metrics defined by programs are formatted here) and never
-//! decides anything by a metric.
+//! log: events, rings between workers and the writing thread, messages of syslog, the last errors
+//! of programs. Guarantees: counting takes no lock, a full ring drops a line and counts it, and
+//! label sets are bounded. Never exports (that is `admin`; only metrics defined by programs are
+//! formatted here) and never decides anything by a metric.
 
 pub mod cell;
 pub mod escape;
@@ -17,6 +17,7 @@ pub mod log;
 mod loop_lag;
 mod marks;
 pub mod reasons;
+mod recent_errors;
 mod registry;
 mod ring;
 mod scripted;
@@ -40,6 +41,7 @@ pub use histogram::{Histogram, Snapshot};
 pub use loop_lag::LoopLag;
 pub use marks::{Mark, MarkKind, Marks};
 pub use reasons::{CloseReason, LimitHit, Severity};
+pub use recent_errors::{ErrorRecord, RecentErrors};
 pub use registry::{FamilySamples, Telemetry};
 pub use ring::LogRing;
 pub use scripted::{MetricDeclaration, Scripted, ScriptedCell};

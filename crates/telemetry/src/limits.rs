@@ -33,6 +33,12 @@ pub const MARKS: usize = 200;
 pub const MARK_BYTES: usize = 256;
 /// A mark that is repeated within this time is counted instead.
 pub const MARK_REPEATS_MS: u64 = 10_000;
+/// Errors of a list, and bytes of the message of one, of its traceback, and of the file and the
+/// request that it belongs to.
+pub const RECENT_ERRORS: usize = 32;
+pub const ERROR_BYTES: usize = 1024;
+pub const ERROR_TRACEBACK_BYTES: usize = 16 * 1024;
+pub const ERROR_ORIGIN_BYTES: usize = 1024;
 /// Longest wait until a log is written: its reader may have stopped for good. The last lines of a
 /// process whose log thread gets no processor for longer than this are lost.
 pub const FLUSH_WITHIN: Duration = Duration::from_secs(3);

@@ -1,5 +1,7 @@
 //! What the server and its parts report of themselves.
 
+use telemetry::ErrorRecord;
+
 /// The phase of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerState {
@@ -146,21 +148,12 @@ pub struct AppStatus {
     pub leaving: usize,
     pub workers: Vec<AppWorkerStatus>,
     /// The last failures of its processes, the latest first.
-    pub failures: Vec<AppFailure>,
+    pub failures: Vec<ErrorRecord>,
+    /// The last exceptions that requests raised, the latest first.
+    pub errors: Vec<ErrorRecord>,
     /// The process from which the workers are forked, if the application is preloaded.
     pub preloader: Option<AppPreloaderStatus>,
     pub tasks: AppTasksStatus,
-}
-
-/// A process that could not be started, has ended by itself, or was killed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct AppFailure {
-    /// When it happened last, Unix time in milliseconds.
-    pub at_ms: u64,
-    pub times: u64,
-    pub worker: usize,
-    /// What happened, with the stack where it is known.
-    pub text: String,
 }
 
 /// Lua files in use, and the last errors of Lua code.
@@ -182,7 +175,7 @@ pub struct LuaFileStatus {
 
 #[derive(Debug, Clone, Default)]
 pub struct LuaError {
-    pub error: lua_host::ScriptError,
+    pub error: ErrorRecord,
     /// The program whose connection the coroutine handled.
     pub program: Option<String>,
 }

@@ -7,12 +7,11 @@ use std::ffi::c_int;
 
 use message::Request;
 use mlua::{MultiValue, Result, ffi};
-use telemetry::event;
 use telemetry::log::Level;
+use telemetry::{ErrorRecord, event};
 
 use super::Vm;
 use crate::errors;
-use crate::script_errors::ScriptError;
 use crate::stack::{self, LuaState};
 use crate::tasks::{EndObserver, Task, TaskEnd, TaskError, TaskStatus};
 use crate::watchdog::LONG_TURN;
@@ -64,7 +63,7 @@ impl Vm {
         if let (Some(recorder), Some(error)) = (self.error_recorder.get(), &error) {
             let TaskError { message, traceback } = error.clone();
             let file = errors::file_of(thread);
-            let shown = ScriptError { file, message, traceback, ..self.error_of_request(index) };
+            let shown = ErrorRecord { file, message, traceback, ..self.error_of_request(index) };
             recorder.record(shown);
         }
         self.failures.set(self.failures.get() + 1);
@@ -90,11 +89,11 @@ impl Vm {
     }
 
     /// The parts of an error that its coroutine's request determines.
-    fn error_of_request(&self, index: u32) -> ScriptError {
-        let of_request = |request: &Request| ScriptError {
+    fn error_of_request(&self, index: u32) -> ErrorRecord {
+        let of_request = |request: &Request| ErrorRecord {
             route: request.route.as_ref().map(|route| route.name.to_string()),
             trace_id: request.trace_id(),
-            ..ScriptError::default()
+            ..ErrorRecord::default()
         };
         self.with_request(index, of_request).unwrap_or_default()
     }
@@ -105,7 +104,7 @@ impl Vm {
             let running = self.tasks(|tasks| tasks.current());
             let error = running.map(|index| self.error_of_request(index)).unwrap_or_default();
             let message = LONG_TURN.to_owned();
-            recorder.note(ScriptError { message, traceback, ..error });
+            recorder.note(ErrorRecord { message, traceback, ..error });
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) struct AppLoop {
     context: Py<PyAny>,
     current_task: Py<PyAny>,
     count_weak_references: Py<PyAny>,
-    /// Called with an exception that the application raised.
+    /// Called with an exception that the application raised, and the scope of its request.
     report: Py<PyAny>,
     pub(super) idle: Arc<IdleList>,
     /// What the Tasks of pending operations await, by the ids of these.
@@ -114,13 +114,18 @@ impl AppLoop {
         self.count_weak_references.bind(object.py()).call1((object,))?.extract()
     }
 
-    /// Logs an exception of the application.
-    pub(super) fn report(&self, py: Python<'_>, error: &PyErr) -> PyResult<()> {
+    /// Logs and records an exception that the application raised for a request.
+    pub(super) fn report(
+        &self,
+        py: Python<'_>,
+        error: &PyErr,
+        scope: Option<&Py<PyDict>>,
+    ) -> PyResult<()> {
         if is_caused_by_disconnect(py, error) {
             return Ok(()); // a disconnect is not an error of the application
         }
         // Before CPython 3.12 a PyErr stores its traceback separately; `into_value` attaches it.
-        self.report.bind(py).call1((error.clone_ref(py).into_value(py),)).map(drop)
+        self.report.bind(py).call1((error.clone_ref(py).into_value(py), scope)).map(drop)
     }
 
     // Drains.

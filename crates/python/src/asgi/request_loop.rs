@@ -10,13 +10,13 @@
 
 use std::sync::Arc;
 
-use offload::{Head, OffloadedRequest};
+use offload::OffloadedRequest;
 use pyo3::exceptions::PyStopIteration;
 use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyDict, PyTuple};
 use telemetry::event_limited;
 use telemetry::log::Level;
 
@@ -57,6 +57,8 @@ struct RunningCall {
     /// The coroutine, or the iterator of another awaitable.
     coroutine: Py<PyAny>,
     context: Py<PyAny>,
+    /// For the report of an exception; `None` if it could not be created.
+    scope: Option<Py<PyDict>>,
     objects: CallObjects,
     /// References to the Task when the call began.
     references: isize,
@@ -189,12 +191,15 @@ impl RequestLoop {
         }
         let (objects, head) = self.spare.begin(py, &self.app, *request)?;
         let (context, references) = (app.context(py)?, self.references());
-        let mut coroutine = py.None();
+        let (mut coroutine, mut scope) = (py.None(), None);
         let result = in_context(py, &context, || {
-            coroutine = call(py, app, &objects, &head)?;
+            let scope = scope.insert(app.scopes.http(py, &head)?);
+            coroutine = call(py, app, &objects, scope)?;
             step(&coroutine, py)
         });
-        let running = RunningCall { coroutine, context, objects, references, suspended: false };
+        let scope = scope.map(Bound::unbind);
+        let running =
+            RunningCall { coroutine, context, scope, objects, references, suspended: false };
         Ok(Some((running, result)))
     }
 
@@ -209,7 +214,9 @@ impl RequestLoop {
         if error.is_instance_of::<CancelledError>(py) {
             return Err(error);
         }
-        let Some(fault) = exchange.failure() else { return self.app.get().report(py, &error) };
+        let Some(fault) = exchange.failure() else {
+            return self.app.get().report(py, &error, running.scope.as_ref());
+        };
         // The exception follows from the failed request: the traceback is not logged.
         event_limited!(
             LINES_PER_SECOND,
@@ -225,9 +232,9 @@ impl RequestLoop {
 
     /// True if the Task may serve another request: this one never suspended and left no trace.
     fn is_reusable(&self, py: Python<'_>, running: RunningCall) -> PyResult<bool> {
-        let RunningCall { coroutine, context, objects, references, suspended } = running;
+        let RunningCall { coroutine, context, scope, objects, references, suspended } = running;
         // Releases the references that the coroutine held.
-        drop((coroutine, context));
+        drop((coroutine, context, scope));
         self.spare.add(objects);
         if suspended || self.references() != references {
             return Ok(false);
@@ -284,8 +291,12 @@ impl RequestLoop {
 }
 
 /// Calls the application; returns its coroutine.
-fn call(py: Python<'_>, app: &AppLoop, objects: &CallObjects, head: &Head) -> PyResult<Py<PyAny>> {
-    let scope = app.scopes.http(py, head)?;
+fn call(
+    py: Python<'_>,
+    app: &AppLoop,
+    objects: &CallObjects,
+    scope: &Bound<'_, PyDict>,
+) -> PyResult<Py<PyAny>> {
     of_awaitable(app.application.bind(py).call1((scope, &objects.receive, &objects.send))?)
 }
 

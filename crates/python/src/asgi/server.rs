@@ -46,7 +46,7 @@ pub struct AppOptions {
     pub root_path: String,
     /// The state that the application's lifespan has set.
     pub state: Option<Py<PyDict>>,
-    /// Called with an exception that the application raised.
+    /// Called with an exception that the application raised, and the scope of its request.
     pub report: Py<PyAny>,
     /// Called when the application must shut down.
     pub on_stop: Py<PyAny>,
@@ -122,8 +122,8 @@ impl Server {
                 task.call_method1(intern!(py, "add_done_callback"), (ended,)).map(drop)
             }
             Err(error) => {
-                socket.get().end(true);
-                self.app.get().report(py, &error)
+                let scope = socket.get().end(true);
+                self.app.get().report(py, &error, scope.as_ref())
             }
         }
     }
@@ -137,6 +137,7 @@ impl Server {
         let py = socket.py();
         let app = self.app.get();
         let scope = app.scopes.websocket(py, head)?;
+        socket.get().set_scope(scope.clone().unbind());
         let receive = super::functions::websocket_receive(socket)?;
         let send = super::functions::websocket_send(socket)?;
         let context = app.context(py)?.into_bound(py);

@@ -37,6 +37,8 @@ pub(super) struct SocketState {
     offered: Box<[u8]>,
     /// True once `receive` has returned `websocket.connect`.
     connected: bool,
+    /// What the application was called with, for the report of its exception.
+    scope: Option<Py<PyDict>>,
     /// The Task of the application: the event loop holds only a weak reference.
     task: Option<Py<PyAny>>,
     pending: PendingOps,
@@ -69,12 +71,17 @@ impl WebSocket {
             session: Some(session),
             stage: SessionStage::Connecting,
             connected: false,
+            scope: None,
             task: None,
             pending: PendingOps::default(),
             taken_us: app.get().taken_us(),
             counted: false,
         };
         WebSocket { app, state: GilCell::new(state) }
+    }
+
+    pub(super) fn set_scope(&self, scope: Py<PyDict>) {
+        self.state.get().scope = Some(scope);
     }
 
     pub(super) fn set_task(&self, task: Py<PyAny>) {
@@ -138,19 +145,20 @@ impl WebSocket {
             return Ok(py.None().into_bound(py));
         }
         let error = task.call_method0(intern!(py, "exception"))?;
-        slf.get().end(!error.is_none());
+        let scope = slf.get().end(!error.is_none());
         if !error.is_none() {
-            slf.get().app.get().report(py, &PyErr::from_value(error))?;
+            slf.get().app.get().report(py, &PyErr::from_value(error), scope.as_ref())?;
         }
         Ok(py.None().into_bound(py))
     }
 
-    /// Ends the session when the application has returned, or has `failed`.
-    pub(super) fn end(&self, failed: bool) {
+    /// Ends the session when the application has returned, or has `failed`. Returns its scope,
+    /// which may refer to this object.
+    pub(super) fn end(&self, failed: bool) -> Option<Py<PyDict>> {
         let mut state = self.state.get();
         let session = state.session.take();
         let stage = std::mem::replace(&mut state.stage, SessionStage::Closed);
-        let task = state.task.take();
+        let (task, scope) = (state.task.take(), state.scope.take());
         drop(state);
         let detail = match failed {
             true => "the application raised an exception",
@@ -182,6 +190,7 @@ impl WebSocket {
             self.count_closed();
         }
         drop(task);
+        scope
     }
 
     /// Counts the end of an accepted session.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use super::environ::Environs;
 use super::thread_pool::ThreadPool;
@@ -14,7 +15,7 @@ pub(super) struct Application {
     pub(super) callable: Py<PyAny>,
     pub(super) environs: Environs,
     pub(super) threads_max: usize,
-    /// Called with an exception that the application raised.
+    /// Called with an exception that the application raised, and the environ of its request.
     pub(super) report: Py<PyAny>,
     /// Called with a description of a violation of WSGI.
     pub(super) complain: Py<PyAny>,
@@ -33,10 +34,16 @@ impl Application {
         result
     }
 
-    /// Logs an exception of the application.
-    pub(super) fn report(&self, py: Python<'_>, error: &PyErr) {
+    /// Logs an exception of the application, and records it if a request raised it.
+    pub(super) fn report(
+        &self,
+        py: Python<'_>,
+        error: &PyErr,
+        environ: Option<&Bound<'_, PyDict>>,
+    ) {
         // Before CPython 3.12 a PyErr stores its traceback separately; `into_value` attaches it.
-        if let Err(failed) = self.report.bind(py).call1((error.clone_ref(py).into_value(py),)) {
+        let error = error.clone_ref(py).into_value(py);
+        if let Err(failed) = self.report.bind(py).call1((error, environ)) {
             failed.write_unraisable(py, None);
         }
     }

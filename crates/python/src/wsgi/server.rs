@@ -11,6 +11,7 @@ use offload::session::HandedSession;
 use offload::{Arrival, Event, OffloadedRequest, wake_batch};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use wire::Method;
 
 use super::application::Application;
@@ -41,7 +42,7 @@ pub struct AppOptions {
     pub errors: Py<PyAny>,
     /// `wsgi.file_wrapper`; by default one that sends regular files in the kernel.
     pub file_wrapper: Option<Py<PyAny>>,
-    /// Called with an exception that the application raised.
+    /// Called with an exception that the application raised, and the environ of its request.
     pub report: Py<PyAny>,
     /// Called with a description of a violation of WSGI.
     pub complain: Py<PyAny>,
@@ -171,7 +172,7 @@ fn start_thread(application: &Arc<Application>) {
         Python::attach(|py| {
             let result = set_name(py, &name).and_then(|()| serve(py, &served, &entry, false));
             if let Err(error) = result {
-                served.report(py, &error);
+                served.report(py, &error, None);
             }
         });
         served.pool.remove(&entry);
@@ -263,14 +264,18 @@ fn respond(
     let OffloadedRequest { head, body, answer } = *request;
     let reply = objects.reply.bind(py).get();
     reply.begin(answer, head.method == Method::Head);
-    let called = call(py, application, objects, head, body);
+    // Until the response is complete, for the report of an exception.
+    let mut environ = None;
+    let called = call(py, application, objects, head, body, &mut environ);
     let failed = called.is_err();
     if let Err(error) = called {
-        application.report(py, &error);
+        application.report(py, &error, environ.as_ref());
     }
     if let Err(error) = reply.end(py, failed) {
-        application.report(py, &error);
+        application.report(py, &error, environ.as_ref());
     }
+    // It refers to one of the objects.
+    drop(environ);
     if !objects.is_unshared() {
         // Late calls get a reply that is complete.
         objects.break_cycle();
@@ -287,20 +292,23 @@ pub(super) fn deny(mut session: HandedSession) {
     }
 }
 
-/// Calls the application and sends the body that it returns.
-fn call(
-    py: Python<'_>,
+/// Calls the application and sends the body that it returns. Sets `environ` to what it is called
+/// with.
+fn call<'py>(
+    py: Python<'py>,
     application: &Application,
     objects: &CallObjects,
     head: offload::Head,
     body: offload::Incoming,
+    environ: &mut Option<Bound<'py, PyDict>>,
 ) -> PyResult<()> {
     let input = match body.length() {
         Some(0) => None,
         _ => Some(Bound::new(py, Input::new(Source::new(body)))?.into_any()),
     };
     let early_hints = objects.early_hints.bind(py);
-    let environ = application.environs.environ(py, &head, input, early_hints)?;
+    let made = application.environs.environ(py, &head, input, early_hints)?;
+    let environ = &*environ.insert(made);
     drop(head);
     let arguments = [environ.as_ptr(), objects.start_response.as_ptr()];
     // SAFETY: the application and both arguments are alive across the call; the result is an owned
@@ -314,12 +322,11 @@ fn call(
         );
         Bound::from_owned_ptr_or_err(py, result)?
     };
-    drop(environ);
     let reply = objects.reply.get();
     let sent = body::send(reply, &result);
     // PEP 3333: "regardless of whether the request was completed".
     if let Err(error) = body::close(&result) {
-        application.report(py, &error);
+        application.report(py, &error, Some(environ));
     }
     sent
 }

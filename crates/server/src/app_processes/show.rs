@@ -2,15 +2,11 @@
 
 use std::rc::Rc;
 
-use admin::{
-    AppFailure, AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, ProcessMetrics,
-};
+use admin::{AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, ProcessMetrics};
 use telemetry::{Family, FamilySamples, Sample, Value, families};
 
 use super::Apps;
-use crate::supervise::{
-    Preloader, ProcessFailure, RestartReason, RunningProcess, Stats, WorkerGroup, WorkerSlot,
-};
+use crate::supervise::{Preloader, RestartReason, RunningProcess, Stats, WorkerGroup, WorkerSlot};
 use crate::worker_process::rss_bytes;
 
 fn tasks(database: &store::Database) -> AppTasksStatus {
@@ -33,7 +29,8 @@ impl Apps {
             ready: app.group.ready(),
             leaving: app.group.leaving().len(),
             workers: app.group.slots().iter().map(|slot| worker(slot)).collect(),
-            failures: app.group.failures().into_iter().map(failure).collect(),
+            failures: app.group.failures(),
+            errors: app.group.errors(),
             preloader: app.group.preloader().as_deref().map(preloader),
             tasks: tasks(app.store.database()),
         };
@@ -157,11 +154,6 @@ fn restarts(group: &Rc<WorkerGroup>) -> Vec<Sample> {
         })
     };
     group.slots().into_iter().flat_map(of_slot).collect()
-}
-
-fn failure(failure: ProcessFailure) -> AppFailure {
-    let ProcessFailure { at_ms, times, worker, text } = failure;
-    AppFailure { at_ms, times, worker, text }
 }
 
 fn preloader(preloader: &Preloader) -> AppPreloaderStatus {

@@ -13,9 +13,11 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use net::{Outgoing, Stream};
 use serde_json::{Value, json};
+use telemetry::ErrorRecord;
 
 use super::limits::{FRAME_BYTES, SEND_WITHIN};
 use super::preloader_message::{PreloaderCommand, PreloaderMessage};
+use super::request_errors;
 use super::stats::Stats;
 
 /// A message of a worker.
@@ -27,6 +29,8 @@ pub(crate) enum WorkerMessage {
     Failed(String),
     /// The periodic report of its I/O thread.
     Stats(Box<Stats>),
+    /// The exceptions that requests have raised since the previous message of this kind.
+    Errors(Vec<ErrorRecord>),
     /// The stacks of its application.
     Stalled(String),
     /// It has stopped accepting; the number of requests in flight.
@@ -60,6 +64,7 @@ impl WorkerMessage {
             WorkerMessage::Ready => json!({ "ready": true }),
             WorkerMessage::Failed(why) => json!({ "failed": why }),
             WorkerMessage::Stats(stats) => json!({ "stats": stats.to_json() }),
+            WorkerMessage::Errors(errors) => json!({ "errors": request_errors::to_json(errors) }),
             WorkerMessage::Stalled(stack) => json!({ "stalled": stack }),
             WorkerMessage::Draining(requests) => json!({ "draining": requests }),
             WorkerMessage::CutOff(connections) => json!({ "cut_off": connections }),
@@ -74,6 +79,7 @@ impl WorkerMessage {
             "ready" => WorkerMessage::Ready,
             "failed" => WorkerMessage::Failed(text()?),
             "stats" => WorkerMessage::Stats(Box::new(Stats::from_json(value)?)),
+            "errors" => WorkerMessage::Errors(request_errors::from_json(value)?),
             "stalled" => WorkerMessage::Stalled(text()?),
             "draining" => WorkerMessage::Draining(value.as_u64()?),
             "cut_off" => WorkerMessage::CutOff(value.as_u64()?),
@@ -246,6 +252,7 @@ mod tests {
                 WorkerMessage::Ready,
                 WorkerMessage::Failed("no module named \"app\"".to_owned()),
                 WorkerMessage::Stats(Box::new(stats)),
+                WorkerMessage::Errors(vec![ErrorRecord { times: 1, ..ErrorRecord::default() }]),
                 WorkerMessage::Stalled("File \"app.py\", line 3\n".to_owned()),
                 WorkerMessage::Draining(4),
                 WorkerMessage::CutOff(2),

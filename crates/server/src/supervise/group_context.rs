@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::{Bind, ListenOptions, Listening, SharedCounts, Stream};
-use telemetry::{MarkKind, Telemetry};
+use telemetry::{MarkKind, RecentErrors, Telemetry};
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
 use super::current_preloader::CurrentPreloader;
-use super::failures::ProcessFailures;
 use super::group_settings::{GroupEvent, GroupSettings};
 use super::process_errors::start_error;
+use super::request_errors::RequestErrors;
 use super::restart::RestartReason;
 use super::running_process::RunningProcess;
 use crate::balance::ABSENT;
@@ -69,7 +69,10 @@ pub(super) struct GroupContext {
     /// Connections that were cut off by the drain time-out.
     cut_off: Cell<u64>,
     pub(super) first: watch::Sender<FirstStart>,
-    pub(super) failures: ProcessFailures,
+    /// The last failures of the processes.
+    pub(super) failures: RecentErrors,
+    /// The last exceptions that requests raised in the processes.
+    pub(super) errors: Arc<RecentErrors>,
     telemetry: Arc<Telemetry>,
     on_change: Box<dyn Fn()>,
 }
@@ -99,7 +102,8 @@ impl GroupContext {
             left: Notify::new(),
             cut_off: Cell::new(0),
             first: watch::Sender::new(FirstStart::Coming),
-            failures: ProcessFailures::default(),
+            failures: RecentErrors::default(),
+            errors: Arc::default(),
             telemetry: telemetry.clone(),
             on_change: Box::new(on_change),
         })
@@ -213,7 +217,8 @@ impl GroupContext {
                 launch.start(&passed).map_err(failed)?
             }
         };
-        Ok(RunningProcess::new(settings.clone(), generation, child, ours, file, preloader))
+        let errors = RequestErrors { errors: self.errors.clone(), worker: index };
+        Ok(RunningProcess::new(settings.clone(), generation, child, ours, file, preloader, errors))
     }
 
     /// Returns the listening sockets of a process by name, and the file of its own socket.

@@ -20,9 +20,6 @@ pub(crate) const BACK_OFF_MAX: Duration = Duration::from_secs(30);
 pub(crate) const LIVED: Duration = Duration::from_secs(10);
 /// Maximum number of workers in a group.
 pub(crate) const WORKERS_MAX: usize = 256;
-/// Failures of a group's processes that are shown, and bytes of one.
-pub(crate) const FAILURES: usize = 16;
-pub(crate) const FAILURE_BYTES: usize = 16 * 1024;
 /// Time for the application's own shutdown, after the last request.
 pub(crate) const SHUT_DOWN_WITHIN: Duration = Duration::from_secs(5);
 /// Time between SIGABRT and SIGKILL for a process that does not respond.

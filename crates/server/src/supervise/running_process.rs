@@ -21,6 +21,7 @@ use super::group_settings::GroupSettings;
 use super::limits::ANSWER_WITHIN;
 use super::preloader::PreloaderInUse;
 use super::process_errors::describe_exit;
+use super::request_errors::RequestErrors;
 use super::stats::Stats;
 
 /// The phase of a process.
@@ -59,6 +60,7 @@ pub(crate) struct RunningProcess {
     /// The reported reason why it could not start.
     failed: RefCell<Option<String>>,
     pub(crate) stats: RefCell<Stats>,
+    errors: RequestErrors,
     /// Connections that were cut off by its drain time-out.
     pub(crate) cut_off: Cell<u64>,
     /// Pending requests for its metrics, in order.
@@ -77,13 +79,14 @@ fn now_ms() -> u64 {
 
 impl RunningProcess {
     /// Supervises a process that has the other end of the control socket.
-    pub(crate) fn new(
+    pub(super) fn new(
         settings: Rc<GroupSettings>,
         generation: u64,
         child: Child,
         control: Stream,
         file: Option<SocketFile>,
         preloader: Option<Rc<PreloaderInUse>>,
+        errors: RequestErrors,
     ) -> Rc<RunningProcess> {
         let running = Rc::new(RunningProcess {
             generation,
@@ -98,6 +101,7 @@ impl RunningProcess {
             phase: Cell::new(Phase::Starting),
             failed: RefCell::default(),
             stats: RefCell::default(),
+            errors,
             cut_off: Cell::new(0),
             asked: RefCell::default(),
             stack: RefCell::default(),
@@ -245,6 +249,7 @@ impl RunningProcess {
             WorkerMessage::Stats(stats) => {
                 self.stats.replace(*stats);
             }
+            WorkerMessage::Errors(errors) => self.errors.add(errors),
             WorkerMessage::Stalled(stack) => {
                 if let Some(asked) = self.stack.take() {
                     // The requester may have timed out.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use net::ChildCommand;
 use serde_json::json;
-use telemetry::{MarkKind, Telemetry};
+use telemetry::{ErrorRecord, MarkKind, Telemetry};
 use tempfile::TempDir;
 
 use super::policy::Policy;
@@ -125,6 +125,11 @@ fn exists(process: u32) -> bool {
     std::path::Path::new(&format!("/proc/{process}")).exists()
 }
 
+/// What a worker that leaks reports again and again.
+fn is_raised(error: &ErrorRecord) -> bool {
+    (error.worker, error.message.as_str()) == (0, "KeyError: 'shop'") && error.times >= 2
+}
+
 /// A policy whose time-outs a slow machine keeps.
 fn patient() -> Policy {
     Policy { start_within: TIMEOUT, graceful: TIMEOUT, stuck_after: None, ..Policy::default() }
@@ -185,7 +190,7 @@ fn a_killed_worker_is_replaced_and_the_other_continues() {
         assert_eq!(slot.last_failure.borrow().as_deref(), None, "forgotten with the next");
         let failures = stage.group.failures();
         assert_eq!((failures.len(), failures[0].worker, failures[0].times), (1, 0, 1));
-        assert_eq!(failures[0].text, "it was ended by signal 9");
+        assert_eq!(failures[0].message, "it was ended by signal 9");
         assert_eq!(stage.marks(), [("a process of app test has ended".to_owned(), true)]);
         assert_eq!(stage.group.reload().await, Ok(()));
         let replaced = ("a process of app test was replaced (reload)".to_owned(), false);
@@ -394,6 +399,7 @@ fn what_counts_is_reported_and_a_stack_can_be_requested() {
         assert_eq!(process.stack().await.as_deref(), Some("File \"shop.py\", line 3\n"));
         stage.wait_until("heard", |_| process.stats.borrow().requests > 0).await;
         drop(process);
+        stage.wait_until("raised", |group| group.errors().first().is_some_and(is_raised)).await;
         stage.end().await;
     });
 }

@@ -8,10 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use net::task::JoinHandle;
-use telemetry::Telemetry;
+use telemetry::{ErrorRecord, Telemetry};
 
 use super::control_channel::SupervisorCommand;
-use super::failures::ProcessFailure;
 use super::group_context::{FirstStart, GroupContext, WorkerSockets};
 use super::group_settings::{GroupEvent, GroupSettings};
 use super::limits::WORKERS_MAX;
@@ -69,8 +68,13 @@ impl WorkerGroup {
     }
 
     /// Returns the last failures of its processes, the latest first.
-    pub(crate) fn failures(&self) -> Vec<ProcessFailure> {
+    pub(crate) fn failures(&self) -> Vec<ErrorRecord> {
         self.context.failures.latest()
+    }
+
+    /// Returns the last exceptions that requests raised, the latest first.
+    pub(crate) fn errors(&self) -> Vec<ErrorRecord> {
+        self.context.errors.latest()
     }
 
     /// Returns the process from which workers are forked.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use telemetry::event;
 use telemetry::log::Level;
+use telemetry::{ErrorRecord, event};
 use tokio::sync::{Notify, oneshot};
 
 use super::back_off::BackOff;
@@ -135,10 +135,12 @@ impl WorkerSlot {
 
     /// Records a failure, with the stack of the process where it is known.
     fn fail(&self, group: &GroupContext, why: String, stack: Option<&str>) {
-        match stack {
-            Some(stack) => group.failures.add(self.index, &format!("{why}\n{stack}")),
-            None => group.failures.add(self.index, &why),
-        }
+        group.failures.add(ErrorRecord {
+            worker: self.index,
+            message: why.clone(),
+            traceback: stack.unwrap_or_default().to_owned(),
+            ..ErrorRecord::default()
+        });
         self.last_failure.replace(Some(why));
     }
 

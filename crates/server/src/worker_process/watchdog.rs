@@ -1,5 +1,6 @@
-//! The periodic report of a worker process, and the detection of stalls of its application.
+//! The periodic reports of a worker process, and the detection of stalls of its application.
 
+use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use telemetry::{event, event_limited};
 use super::Process;
 use crate::supervise::{REPORT_EVERY, WorkerMessage};
 
-/// Sends the statistics every second.
+/// Sends the statistics, and the exceptions of requests, every second.
 pub(super) async fn report(process: Rc<Process>) {
     loop {
         let mut stats = process.application.stats();
@@ -17,12 +18,23 @@ pub(super) async fn report(process: Rc<Process>) {
         stats.loop_lag_ms = application.lag_ms().max(application.oldest_call_ms());
         stats.stalls = process.stalls.get();
         stats.rss_bytes = rss_bytes("self").unwrap_or(0);
-        if process.channel.send_message(&WorkerMessage::Stats(Box::new(stats))).await.is_err() {
+        let stats = WorkerMessage::Stats(Box::new(stats));
+        if process.channel.send_message(&stats).await.is_err()
+            || report_errors(&process).await.is_err()
+        {
             return; // the supervisor is gone
         }
         // The next report has the result.
         application.check_progress();
         net::timer::sleep(REPORT_EVERY).await;
+    }
+}
+
+/// Sends the exceptions that requests have raised since the previous report.
+pub(super) async fn report_errors(process: &Process) -> io::Result<()> {
+    match process.application.take_errors() {
+        errors if errors.is_empty() => Ok(()),
+        errors => process.channel.send_message(&WorkerMessage::Errors(errors)).await,
     }
 }
 

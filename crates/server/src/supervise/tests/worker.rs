@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use telemetry::ErrorRecord;
+
 use super::super::control_channel::{ControlChannel, SupervisorCommand, WorkerMessage};
 use super::super::stats::Stats;
 use super::super::{WorkerGroup, WorkerSockets};
@@ -63,6 +65,9 @@ async fn act(spec: &WorkerSpec, behaviour: &str) -> i32 {
         if behaviour == "leaks" {
             stats.requests += 10;
             stats.rss_bytes += 200 << 20;
+            let message = "KeyError: 'shop'".to_owned();
+            let raised = ErrorRecord { times: 1, message, ..ErrorRecord::default() };
+            let _ = channel.send_message(&WorkerMessage::Errors(vec![raised])).await;
         }
         if behaviour == "stuck" {
             stats.loop_lag_ms = 3_600_000;
