@@ -1,5 +1,6 @@
 //! The client of a running server's admin API: finds the server, sends requests, shows responses.
 
+mod apps;
 mod caches;
 mod client;
 mod health_history;
@@ -8,6 +9,7 @@ mod locate;
 mod status;
 mod top;
 
+pub(crate) use apps::apps_text;
 pub(crate) use caches::{preview_text, table as caches_table, top_entries_tables};
 pub(crate) use client::Client;
 pub(crate) use health_history::health_history_table;

@@ -1,8 +1,10 @@
 //! `tidegate ctl`: control a running server.
 
+mod apps;
 mod caches;
 mod fleet;
 mod live_log;
+mod named;
 mod profile;
 mod top;
 mod upstreams;
@@ -11,7 +13,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::ctl::{AdminAddress, Client, find, overview, routes_table};
+use crate::ctl::{AdminAddress, Client, find, json_for_terminal, overview, routes_table};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -29,6 +31,7 @@ Examples:
   tidegate ctl log-level debug
   tidegate ctl reload --wait
   tidegate ctl reload --app shop
+  tidegate ctl apps shop
   tidegate ctl upstreams app --history
   tidegate ctl caches pages --top
   tidegate ctl caches pages --explain http://shop.example/a
@@ -88,6 +91,7 @@ enum CtlCommand {
         json: bool,
     },
     Upstreams(upstreams::UpstreamsOf),
+    Apps(apps::AppsOf),
     /// Show the level of logged events, or replace it until the next reload
     LogLevel {
         /// error, warn, info or debug
@@ -137,6 +141,7 @@ impl Ctl {
                 print(&if json { format!("{routes:#}\n") } else { routes_table(&routes) })
             }
             CtlCommand::Upstreams(command) => command.run(&client),
+            CtlCommand::Apps(command) => command.run(&client),
             CtlCommand::LogLevel { level } => log_level(&client, level),
             CtlCommand::Caches(command) => command.run(&client),
             CtlCommand::Purge(command) => command.run(&client),
@@ -165,7 +170,7 @@ fn status(client: &Client, json: bool) -> Result<(), Failure> {
     status["apps"] = apps["apps"].clone();
     status["workers"] = workers["workers"].clone();
     status["upstreams"] = upstreams["upstreams"].clone();
-    print(&format!("{status:#}\n"))
+    print(&json_for_terminal(&format!("{status:#}\n")))
 }
 
 fn log_level(client: &Client, level: Option<String>) -> Result<(), Failure> {

@@ -116,7 +116,8 @@ fn add_step(page: &mut String, at_us: i64, took_us: Option<u64>, what: &str) {
     add_line(page, &format!("{at:>10} {took:>9}  {what}"));
 }
 
-fn add_line(page: &mut String, line: &str) {
+/// Adds one line, as a terminal shows it.
+pub(super) fn add_line(page: &mut String, line: &str) {
     page.push_str(&for_terminal(line));
     page.push('\n');
 }
@@ -142,12 +143,13 @@ pub(super) fn for_terminal(text: &str) -> String {
     shown
 }
 
-/// Returns JSON whose strings hold no unsafe character unescaped.
+/// Returns JSON whose strings hold no unsafe character unescaped. Line feeds are between its parts
+/// only.
 pub(crate) fn json_for_terminal(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for character in json.chars() {
         // All of them have four hexadecimal digits, and occur in strings only.
-        let _ = match is_unsafe(character) {
+        let _ = match is_unsafe(character) && character != '\n' {
             true => write!(shown, "\\u{:04x}", u32::from(character)),
             false => shown.write_char(character),
         };
@@ -212,6 +214,8 @@ mod tests {
         assert_eq!(page.lines().count(), 4, "a line for each step: {page}");
         let shown = json_for_terminal(&line.to_string());
         assert!(!shown.chars().any(is_unsafe), "{shown:?}");
-        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), line, "it is the same JSON");
+        for shown in [shown, json_for_terminal(&format!("{line:#}\n"))] {
+            assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), line, "it is the same JSON");
+        }
     }
 }

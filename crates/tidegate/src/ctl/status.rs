@@ -160,7 +160,8 @@ fn server_rows(upstreams: &Value) -> Vec<[String; 8]> {
     [heads(SERVER_HEADS), servers(upstreams)].concat()
 }
 
-fn app_rows(apps: &Value) -> Vec<[String; 8]> {
+/// The processes of all applications, with headings.
+pub(super) fn app_rows(apps: &Value) -> Vec<[String; 8]> {
     let mut rows =
         heads(["APP", "WORKER", "STATE", "PROCESS", "REQUESTS", "IN FLIGHT", "MEMORY", "RESTARTS"]);
     for app in list(apps, "apps") {

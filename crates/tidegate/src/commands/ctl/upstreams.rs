@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::caches::encoded;
+use super::named::only_named;
 use crate::ctl::{Client, health_history_table, json_for_terminal, upstreams_table};
 use crate::failure::Failure;
 use crate::output::print;
@@ -56,15 +57,8 @@ impl UpstreamsOf {
             }
         }
         let mut upstreams = client.ask("GET", "/v1/upstreams")?;
-        if let (Some(name), Some(list)) = (&self.name, upstreams["upstreams"].as_array_mut()) {
-            let known: Vec<String> =
-                list.iter().filter_map(|one| one["name"].as_str().map(str::to_owned)).collect();
-            list.retain(|upstream| upstream["name"] == **name);
-            if list.is_empty() {
-                let near = settings::nearest(name, known.iter().map(String::as_str));
-                let near = near.map(|near| format!(", did you mean {near:?}?")).unwrap_or_default();
-                return Err(Failure::Failed(format!("there is no upstream {name:?}{near}")));
-            }
+        if let Some(name) = &self.name {
+            only_named(&mut upstreams["upstreams"], name, "upstream")?;
         }
         match self.json {
             true => print(&format!("{upstreams:#}\n")),
