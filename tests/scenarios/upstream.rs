@@ -4,6 +4,7 @@
 //! nothing is in flight and nothing is leaked afterwards ([`wait_until_released`]).
 
 mod addresses;
+mod breaking;
 mod cancelling;
 mod checking;
 mod choosing;

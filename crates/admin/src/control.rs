@@ -23,9 +23,9 @@ use crate::purged::{PurgePreview, Purged};
 
 pub use fleet::{CanaryResponses, FleetNodes, NodeReport, NodesWanted, RefusedRevision};
 pub use status::{
-    AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, CacheDisk, CacheStatus,
-    ListenerStatus, LuaError, LuaFileStatus, LuaStatus, ReloadStatus, RouteStatus, ServerState,
-    ServerStatus, Status, StreamStatus, UpstreamStatus, WorkerStatus,
+    AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, BreakerStatus, CacheDisk,
+    CacheStatus, ListenerStatus, LuaError, LuaFileStatus, LuaStatus, ReloadStatus, RouteStatus,
+    ServerState, ServerStatus, Status, StreamStatus, UpstreamStatus, WorkerStatus,
 };
 
 /// The server as the admin API sees it. Called on the control thread.

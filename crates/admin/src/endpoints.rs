@@ -212,7 +212,11 @@ endpoints! {
          its last response in seconds, and the error while it fails. A server that was removed is \
          `removed` as long as requests to it are in flight. One that is ejected is tried again in \
          `ejected_for_ms`. `last_change` has the time of the last change of a server's health, the \
-         `state` that began and why; `null` before one.";
+         `state` that began and why; `null` before one. `breakers` are the circuit breakers of \
+         routes that lead to the upstream, at most 50, those that are not closed first: `state` is \
+         `closed`, `half_open` or `open`, `since` when (`null`: since the start); `failed` and \
+         `slow` of the `requests` that were counted in the last `window_ms`; at most 10 of the \
+         `routes` are named.";
     GET "/v1/upstreams/{name}/history" [] Read HealthHistory
         "The last changes of the health of an upstream's servers, the latest first: at most 32 of \
          each, 500 in all. They begin with the process, and with the server's place in the \

@@ -46,8 +46,8 @@ mod views;
 
 pub use access::Access;
 pub use control::{
-    AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk,
-    CacheRequestError, CacheStatus, CanaryResponses, ConfigDocument, ConfigDocuments,
+    AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, BreakerStatus,
+    CacheDisk, CacheRequestError, CacheStatus, CanaryResponses, ConfigDocument, ConfigDocuments,
     ConfigVersion, Control, Entries, EntriesWanted, Expect, Explanation, FleetNodes,
     ListenerStatus, LuaError, LuaFileStatus, LuaProfileWanted, LuaStatus, NodeReport, NodesWanted,
     Question, Refusal, RefusedRevision, ReloadStatus, RouteStatus, SentResponse, ServerState,

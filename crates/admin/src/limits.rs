@@ -18,6 +18,9 @@ pub const TOP_ENTRIES: usize = 10;
 pub const TOP_ENTRIES_MAX: usize = 100;
 /// URLs that the preview of a purge names.
 pub const PREVIEW_URLS: usize = 20;
+/// Circuit breakers that are listed for an upstream, and routes that are named for one.
+pub const BREAKERS: usize = 50;
+pub const BREAKER_ROUTES: usize = 10;
 /// Lua files that are listed, and routes and programs that are named for one.
 pub const LUA_FILES: usize = 200;
 pub const LUA_FILE_USERS: usize = 10;

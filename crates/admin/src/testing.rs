@@ -293,6 +293,7 @@ impl Control for FakeServer {
             panic: false,
             servers: vec![server("10.0.0.1:80", true), server("10.0.0.2:80", false)],
             discovery: None,
+            breakers: Vec::new(),
         }]
     }
 

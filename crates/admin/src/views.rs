@@ -1,6 +1,8 @@
 //! The parts of the server as JSON: status, routes, upstreams, workers.
 
-use crate::control::{Control, RouteStatus, ServerStatus, Status, UpstreamStatus, WorkerStatus};
+use crate::control::{
+    BreakerStatus, Control, RouteStatus, ServerStatus, Status, UpstreamStatus, WorkerStatus,
+};
 use crate::messages::{json_response, time};
 use message::Response;
 use serde_json::{Map, Value as Json, json};
@@ -130,6 +132,7 @@ pub(crate) fn upstreams(upstreams: &[UpstreamStatus]) -> Response {
                 "panic": upstream.panic,
                 "servers": servers,
                 "discovery": upstream.discovery.as_ref().map(discovery),
+                "breakers": upstream.breakers.iter().map(breaker).collect::<Vec<_>>(),
             })
         })
         .collect();
@@ -138,6 +141,21 @@ pub(crate) fn upstreams(upstreams: &[UpstreamStatus]) -> Response {
 
 pub(crate) fn health_change(change: &HealthChange) -> Json {
     json!({ "at": time(change.at_ms), "state": change.state.as_str(), "why": change.why })
+}
+
+fn breaker(status: &BreakerStatus) -> Json {
+    let BreakerStatus { breaker, routes, uses } = status;
+    json!({
+        "name": breaker.name,
+        "routes": routes,
+        "uses": uses,
+        "state": breaker.state,
+        "since": breaker.since_ms.map(time),
+        "requests": breaker.requests,
+        "failed": breaker.failed,
+        "slow": breaker.slow,
+        "window_ms": breaker.window_ms,
+    })
 }
 
 fn discovery(source: &DiscoveryStatus) -> Json {

@@ -209,7 +209,9 @@ impl admin::Control for Api {
     fn upstreams(&self) -> Vec<UpstreamStatus> {
         let control = &self.0;
         let workers = control.worker_threads.len();
-        crate::upstreams::status(&control.upstreams, &control.shared, workers)
+        let breakers = control.shared.get((), traffic::CircuitBreakers::default).of_routes();
+        let breakers = crate::circuit_breakers::of_upstreams(&control.plan(), breakers);
+        crate::upstreams::status(&control.upstreams, &control.shared, workers, breakers)
     }
 
     fn streams(&self) -> Vec<StreamStatus> {

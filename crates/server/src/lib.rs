@@ -19,6 +19,7 @@ mod balance;
 mod caches;
 mod certificates;
 mod changes;
+mod circuit_breakers;
 mod config_source;
 mod connection_limiter;
 mod control;

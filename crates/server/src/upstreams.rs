@@ -1,8 +1,9 @@
 //! The upstreams of the process, for the control thread: background tasks and status.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use admin::{ServerStatus, UpstreamStatus};
+use admin::{BreakerStatus, ServerStatus, UpstreamStatus};
 use net::task::JoinHandle;
 use plugin::Shared;
 use upstream::{ServerState, Upstreams};
@@ -24,16 +25,19 @@ impl Drop for UpstreamTasks {
     }
 }
 
-/// Returns the status of every upstream in the format of the admin API.
+/// Returns the status of every upstream in the format of the admin API; `breakers` are those of
+/// each upstream by its name.
 pub(crate) fn status(
     upstreams: &Upstreams,
     shared: &Shared,
     workers: usize,
+    mut breakers: BTreeMap<String, Vec<BreakerStatus>>,
 ) -> Vec<UpstreamStatus> {
     upstreams
         .status(shared, workers)
         .into_iter()
         .map(|upstream| UpstreamStatus {
+            breakers: breakers.remove(&upstream.name).unwrap_or_default(),
             name: upstream.name,
             balance: upstream.balance.to_owned(),
             panic: upstream.panic,

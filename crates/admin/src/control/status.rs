@@ -85,6 +85,18 @@ pub struct UpstreamStatus {
     pub servers: Vec<ServerStatus>,
     /// The source of servers, if there is one.
     pub discovery: Option<upstream::DiscoveryStatus>,
+    /// The circuit breakers of routes that lead to it, those that are not closed first.
+    pub breakers: Vec<BreakerStatus>,
+}
+
+/// A circuit breaker in front of an upstream.
+#[derive(Debug, Clone)]
+pub struct BreakerStatus {
+    pub breaker: traffic::BreakerStatus,
+    /// Some of the routes that use it and lead to the upstream.
+    pub routes: Vec<String>,
+    /// How many there are.
+    pub uses: usize,
 }
 
 #[derive(Debug, Clone)]
