@@ -53,6 +53,12 @@ export function dateTime(text: string): string {
   return Number.isNaN(date.getTime()) ? text : date.toLocaleString("en-GB");
 }
 
+/** Some of the names in a list, and how many others there are. */
+export function some(names: string[], all: number): string {
+  const shown = names.join(", ");
+  return all > names.length ? `${shown} and ${count(all - names.length)} more` : shown;
+}
+
 /** The sum of a counter that may be split by reason. */
 export function total(value: number | Partial<Record<string, number>> | undefined): number {
   if (value === undefined) return 0;

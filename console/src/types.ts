@@ -81,6 +81,19 @@ export interface HealthChange {
   why: string;
 }
 
+/** A circuit breaker of routes that lead to an upstream. */
+export interface Breaker {
+  name: string;
+  routes: string[];
+  uses: number;
+  state: "closed" | "half_open" | "open";
+  since: string | null;
+  requests: number;
+  failed: number;
+  slow: number;
+  window_ms: number;
+}
+
 export interface Upstream {
   name: string;
   balance: string;
@@ -88,6 +101,7 @@ export interface Upstream {
   panic: boolean;
   servers: Server[];
   discovery: { source: string; servers: number; age_s: number | null; error: string | null } | null;
+  breakers: Breaker[];
 }
 
 export interface Cache {
@@ -173,11 +187,20 @@ export interface AppWorker {
   last_failure: string | null;
 }
 
-export interface AppFailure {
+/** An error of a program: of Lua code, of a request in an application, or of one of its processes. */
+export interface ErrorRecord {
   at: string;
+  first: string;
   times: number;
   worker: number;
-  text: string;
+  route: string | null;
+  request: string | null;
+  /** Of Lua code only. */
+  program?: string | null;
+  file: string | null;
+  message: string;
+  traceback: string;
+  trace_id: string | null;
 }
 
 export interface App {
@@ -186,7 +209,8 @@ export interface App {
   ready: number;
   leaving: number;
   workers: AppWorker[];
-  failures: AppFailure[];
+  failures: ErrorRecord[];
+  errors: ErrorRecord[];
   tasks: { waiting: number; running: number; done: number; failed: number; retried: number };
 }
 
@@ -218,22 +242,9 @@ export interface Worker {
   } | null;
 }
 
-export interface LuaError {
-  at: string;
-  first: string;
-  times: number;
-  worker: number;
-  route: string | null;
-  program: string | null;
-  file: string | null;
-  message: string;
-  traceback: string;
-  trace_id: string | null;
-}
-
 export interface Lua {
   files: { path: string; used_by: string[]; uses: number }[];
-  errors: LuaError[];
+  errors: ErrorRecord[];
 }
 
 export type Attributes = Record<string, string | number>;

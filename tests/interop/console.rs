@@ -57,7 +57,12 @@ routes:
   match: {{ path: /page }}
   handler: {{ respond: {{ headers: {{ content-type: text/html }}, body: "<!doctype html>" }} }}
 - {{ name: lua, match: {{ path: /lua }}, handler: {{ lua: page.lua }} }}
-- {{ name: volatile, match: {{ path: /volatile }}, handler: {{ upstream: volatile }} }}
+- name: volatile
+  match: {{ path: /volatile }}
+  filters:
+  - circuit_breaker:
+      {{ name: "<img/src=x/onerror=window.attacked=1>", min_requests: 2, window: 1h }}
+  handler: {{ upstream: volatile }}
 - {{ name: api, match: {{ path: "/api/{{*rest}}" }}, handler: {{ upstream: shop }} }}
 - name: cached
   match: {{ path: "/cached/{{*rest}}" }}
@@ -101,7 +106,8 @@ fn visit(script: &str, routes: usize) -> Option<Exit> {
     Some(visitor.start(script, &server).wait())
 }
 
-/// A server that fails its health checks from `/fail` on, and passes them from `/recover` on.
+/// A server that fails its health checks from `/fail` on, and passes them from `/recover` on. It
+/// responds 503 to `/volatile?break`.
 fn volatile() -> Upstream {
     let is_failing = AtomicBool::new(false);
     Upstream::start(move |peer| {
@@ -113,7 +119,11 @@ fn volatile() -> Upstream {
                 _ => {}
             }
             let is_check = head.starts_with("GET /health ");
-            let status = if is_check && is_failing.load(Ordering::Relaxed) { 500 } else { 200 };
+            let status = match is_check && is_failing.load(Ordering::Relaxed) {
+                true => 500,
+                false if head.starts_with("GET /volatile?break ") => 503,
+                false => 200,
+            };
             // A check may have been given up.
             if !peer.try_send(format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\nok")) {
                 return;

@@ -1,8 +1,8 @@
 // What runs besides routes: applications and their processes, Lua programs, streams, workers.
 import { inPath, json, may, post } from "../api";
-import { bytes, count, dateTime, total } from "../format";
+import { bytes, count, dateTime, some, total } from "../format";
 import { Failure, Table, useAction, useLoaded } from "../parts";
-import type { App, Lua, Stream, Worker } from "../types";
+import type { App, ErrorRecord, Lua, Stream, Worker } from "../types";
 
 const EVERY_MS = 3000;
 
@@ -24,12 +24,17 @@ async function load(): Promise<All> {
 }
 
 /** One error: its first line at a glance, the stack on demand. */
-function FoundError({ at, times, origin, text }: { at: string; times: number; origin: string; text: string }) {
-  const [first, ...stack] = text.split("\n");
+function FoundError({ error }: { error: ErrorRecord }) {
+  const route = error.route === null ? null : `route ${error.route}`;
+  const trace = error.trace_id === null ? null : `trace ${error.trace_id}`;
+  const owner = error.request ?? route ?? error.program ?? error.file;
+  const origin = [owner, `worker ${error.worker}`, trace].filter((part) => part !== null);
+  const [first, ...more] = error.message.split("\n");
+  const stack = [...more, ...(error.traceback === "" ? [] : [error.traceback])];
   const head = (
     <>
-      <span class="num soft">{dateTime(at)}</span> {origin}
-      {times > 1 && <span class="soft">{` (${count(times)} times)`}</span>}
+      <span class="num soft">{dateTime(error.at)}</span> {origin.join(", ")}
+      {error.times > 1 && <span class="soft">{` (${count(error.times)} times)`}</span>}
       {": "}
       <span class="bad">{first}</span>
     </>
@@ -41,6 +46,23 @@ function FoundError({ at, times, origin, text }: { at: string; times: number; or
       <pre tabIndex={0}>{stack.join("\n")}</pre>
     </details>
   );
+}
+
+/** The last errors; a stack that is open stays so while others are added. */
+function LastErrors({ errors }: { errors: ErrorRecord[] }) {
+  return (
+    <>
+      <h3>Last errors</h3>
+      {errors.map((error) => (
+        <FoundError key={JSON.stringify([error.route, error.file, error.message, error.traceback])} error={error} />
+      ))}
+    </>
+  );
+}
+
+/** Failures of processes and exceptions of requests, the latest first. */
+function errorsOf(app: App): ErrorRecord[] {
+  return [...app.failures, ...app.errors].sort((a, b) => b.at.localeCompare(a.at));
 }
 
 function restarts(reasons: Record<string, number>): string {
@@ -95,16 +117,8 @@ function Apps({ apps, onChange }: { apps: App[]; onChange: () => void }) {
               </tr>
             ))}
           </Table>
-          {app.failures.length > 0 && <h3>Last errors</h3>}
-          {app.failures.map((failure) => (
-            <FoundError
-              key={`${failure.worker} ${failure.text}`}
-              at={failure.at}
-              times={failure.times}
-              origin={`worker ${failure.worker}`}
-              text={failure.text}
-            />
-          ))}
+          <LastErrors errors={errorsOf(app)} />
+          {app.failures.length + app.errors.length === 0 && <p class="soft">No process and no request has failed.</p>}
         </section>
       ))}
     </>
@@ -155,29 +169,13 @@ function LuaPrograms({ workers, lua, onChange }: { workers: Worker[]; lua: Lua; 
           {lua.files.map((file) => (
             <tr key={file.path}>
               <td>{file.path}</td>
-              <td class="wide">
-                {file.used_by.join(", ")}
-                {file.uses > file.used_by.length && ` and ${count(file.uses - file.used_by.length)} more`}
-              </td>
+              <td class="wide">{some(file.used_by, file.uses)}</td>
             </tr>
           ))}
         </Table>
       )}
-      <h3>Last errors</h3>
+      <LastErrors errors={lua.errors} />
       {lua.errors.length === 0 && <p class="soft">No Lua code has failed.</p>}
-      {lua.errors.map((error, index) => {
-        const owner = error.route === null ? (error.program ?? error.file) : `route ${error.route}`;
-        const trace = error.trace_id === null ? [] : [`trace ${error.trace_id}`];
-        return (
-          <FoundError
-            key={index}
-            at={error.at}
-            times={error.times}
-            origin={[...(owner === null ? [] : [owner]), `worker ${error.worker}`, ...trace].join(", ")}
-            text={[error.message, ...(error.traceback ? [error.traceback] : [])].join("\n")}
-          />
-        );
-      })}
     </section>
   );
 }

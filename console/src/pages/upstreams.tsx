@@ -1,10 +1,10 @@
-// Upstreams and their servers: health, load, draining, weights.
+// Upstreams and their servers: health, load, draining, weights, circuit breakers.
 import { useState } from "preact/hooks";
 import { inPath, json, may, post } from "../api";
-import { dateTime, micros, span } from "../format";
+import { count, dateTime, micros, share, some, span } from "../format";
 import { Failure, Note, Table, useAction, useLoaded } from "../parts";
 import type { Action } from "../parts";
-import type { HealthChange, Server, Upstream } from "../types";
+import type { Breaker, HealthChange, Server, Upstream } from "../types";
 
 const EVERY_MS = 2000;
 
@@ -84,6 +84,35 @@ function Row({ upstream, server, action, onChange }: RowProps) {
   );
 }
 
+/** A share of the results that a breaker counts. */
+function shareOf(part: number, breaker: Breaker): string {
+  if (breaker.requests === 0) return "–";
+  return `${share(part / breaker.requests)} of ${count(breaker.requests)} in ${micros(breaker.window_ms * 1000)}`;
+}
+
+function Breakers({ upstream }: { upstream: Upstream }) {
+  if (upstream.breakers.length === 0) return null;
+  return (
+    <Table
+      label={`Circuit breakers of ${upstream.name}`}
+      head={["Circuit breaker", "Routes", "State", "Since", "Failed", "Slow"]}
+    >
+      {upstream.breakers.map((breaker) => (
+        <tr key={breaker.name}>
+          <td>{breaker.name}</td>
+          <td class="wide">{some(breaker.routes, breaker.uses)}</td>
+          <td>
+            <span class={breaker.state === "closed" ? "tag good" : "tag bad"}>{breaker.state.replace("_", " ")}</span>
+          </td>
+          <td>{breaker.since === null ? "the start" : dateTime(breaker.since)}</td>
+          <td>{shareOf(breaker.failed, breaker)}</td>
+          <td>{shareOf(breaker.slow, breaker)}</td>
+        </tr>
+      ))}
+    </Table>
+  );
+}
+
 /** The last changes of the health of its servers, while they are shown. */
 function History({ upstream }: { upstream: Upstream }) {
   const path = `/v1/upstreams/${inPath(upstream.name)}/history`;
@@ -160,6 +189,7 @@ export function Upstreams() {
               <Row key={server.address} upstream={upstream} server={server} action={action} onChange={reload} />
             ))}
           </Table>
+          <Breakers upstream={upstream} />
           <HistoryOf upstream={upstream} />
         </section>
       ))}

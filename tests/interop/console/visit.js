@@ -108,6 +108,23 @@ async function upstreams(page) {
   await history.getByRole("cell", { name: "the drain has ended" }).waitFor();
 }
 
+// The circuit breaker of a route that leads to an upstream.
+async function breakers(page) {
+  assert.equal(await send("/volatile"), 200);
+  await visit(page, ["upstreams", "Upstreams"]);
+  const breakers = page.getByRole("region", { name: "Circuit breakers of volatile" });
+  await breakers.getByRole("cell", { name: MARKUP }).waitFor();
+  await breakers.getByRole("cell", { name: "volatile", exact: true }).waitFor();
+  await breakers.getByRole("cell", { name: "the start", exact: true }).waitFor();
+  await breakers.getByRole("cell", { name: "0 % of 1 in 3,600 s" }).first().waitFor();
+  assert.equal(await send("/volatile?break"), 503);
+  await breakers.getByRole("cell", { name: "open", exact: true }).waitFor();
+  await breakers.getByRole("cell", { name: "50 % of 2 in 3,600 s" }).waitFor();
+  await breakers.getByRole("cell", { name: "the start", exact: true }).waitFor({ state: "detached" });
+  await checkAccess(page, "circuit breakers");
+  await checkWidths(page, "circuit breakers");
+}
+
 // A server fails its health checks, and returns.
 async function health(page) {
   await visit(page, ["upstreams", "Upstreams"]);
@@ -194,6 +211,34 @@ async function programs(page) {
   await page.getByRole("button", { name: "Restart Lua programs" }).click();
   await page.getByText(/^\d+ new Lua VMs serve/).waitFor();
   assert.equal(await send("/lua"), 200);
+}
+
+// What requests of an application raise, in place of a server with Python.
+async function applications(page) {
+  const record = {
+    at: "2026-11-20T10:00:01.000Z", first: "2026-11-20T10:00:00.000Z", times: 2, worker: 1, route: null,
+    request: `GET /${MARKUP.repeat(9)}`, file: null, message: `ValueError: ${MARKUP}\n${PATH_MARKUP}`,
+    traceback: `Traceback (most recent call last):\n  ${PATH_MARKUP}`, trace_id: null,
+  };
+  const failure = { ...record, at: "2026-11-20T10:00:02.000Z", times: 1, request: null, message: "it has ended", traceback: "" };
+  const app = {
+    name: "<b>shop</b>", target: "shop:app", ready: 1, leaving: 0, workers: [], failures: [failure], errors: [record],
+    tasks: { waiting: 0, running: 0, done: 0, failed: 0, retried: 0 },
+  };
+  await page.route("**/v1/apps", (route) => route.fulfill({ json: { apps: [app] } }));
+  await visit(page, ["overview", "Overview"]);
+  await visit(page, ["programs", "Programs"]);
+  const section = page.getByRole("region", { name: "Application <b>shop</b>" });
+  await section.getByText(/worker 1: it has ended$/).waitFor();
+  const text = await section.innerText();
+  assert.ok(text.indexOf("it has ended") < text.indexOf("ValueError"), "the latest first");
+  await section.getByText(`${record.request}, worker 1 (2 times): ValueError: ${MARKUP}`).click();
+  const stack = section.locator("pre");
+  await stack.getByText("Traceback (most recent call last)").waitFor();
+  assert.ok((await stack.innerText()).startsWith(`${PATH_MARKUP}\nTraceback`));
+  await checkAccess(page, "errors of an application");
+  await checkWidths(page, "errors of an application");
+  await page.unroute("**/v1/apps");
 }
 
 async function configuration(page) {
@@ -385,7 +430,7 @@ async function main() {
   await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
   await everyPage(page);
   const steps = [
-    traffic, routes, upstreams, health, caches, programs, limits, configuration, assistance, events, consumers, nodes,
+    traffic, routes, upstreams, breakers, health, caches, programs, applications, limits, configuration, assistance, events, consumers, nodes,
     benchmarks, theme,
   ];
   for (const step of steps) {
