@@ -46,7 +46,7 @@ def descend(left):
     if left == 0:
         raise ValueError("at the bottom")
     # Each call in a line of its own, so that none is left out as repeated.
-    exec(compile("\n" * left + "function(left)", "shop/" + "é" * 40, "exec"),
+    exec(compile("\n" * left + "function(left)", "shop/" + "é" * 80, "exec"),
          {"function": descend, "left": left - 1})
 
 

@@ -352,8 +352,8 @@ fn a_certificate_is_renewed_early_if_the_authority_says_so() {
         &server,
         r#"{"suggestedWindow":{"start":"2020-01-01T00:00:00Z","end":"2020-01-02T00:00:00Z"}}"#,
     );
-    // The second server has the first certificate too, which the authority knows as replaced by then
-    // (RFC 9773 5), as it does after an attempt that failed when its order had been made.
+    // The second server has the first certificate too, which the authority knows as replaced by
+    // then (RFC 9773 5), as it does after an attempt that failed when its order had been made.
     let launches = [(); 2].map(|()| {
         let next = site.launch("domains: [a.test]");
         copy_stored(&server, &next);
