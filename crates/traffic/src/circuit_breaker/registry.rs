@@ -18,8 +18,6 @@ pub struct CircuitBreakers {
 
 /// A breaker of a route, for as long as a filter of that route uses it.
 pub(super) struct RouteBreaker {
-    route: String,
-    name: String,
     breaker: Arc<Breaker>,
     /// The shared state holds only a weak reference to it.
     _registry: Arc<CircuitBreakers>,
@@ -49,12 +47,8 @@ impl CircuitBreakers {
         name: &str,
         breaker: &Arc<Breaker>,
     ) -> Arc<RouteBreaker> {
-        let registered = Arc::new(RouteBreaker {
-            route: route.to_owned(),
-            name: name.to_owned(),
-            breaker: breaker.clone(),
-            _registry: self.clone(),
-        });
+        let registered =
+            Arc::new(RouteBreaker { breaker: breaker.clone(), _registry: self.clone() });
         let mut breakers = self.breakers.lock().unwrap_or_else(PoisonError::into_inner);
         if breakers.len() == breakers.capacity() {
             // Not each time: a plan may have thousands.
@@ -69,23 +63,25 @@ impl CircuitBreakers {
     pub fn of_routes(&self) -> Vec<(String, BreakerStatus)> {
         let now_ms = clock::now().as_ms();
         let breakers = self.breakers.lock().unwrap_or_else(PoisonError::into_inner);
-        let living = breakers.values().filter_map(Weak::upgrade);
-        living.map(|one| (one.route.clone(), status(&one, now_ms))).collect()
+        let living = breakers.iter().filter_map(|((route, name), known)| {
+            Some((route.clone(), status(name, &known.upgrade()?.breaker, now_ms)))
+        });
+        living.collect()
     }
 }
 
-fn status(of: &RouteBreaker, now_ms: u64) -> BreakerStatus {
-    let counts = of.breaker.counts(now_ms);
+fn status(name: &str, breaker: &Breaker, now_ms: u64) -> BreakerStatus {
+    let counts = breaker.counts(now_ms);
     BreakerStatus {
-        name: of.name.clone(),
-        state: of.breaker.state().slug(),
-        since_ms: of.breaker.changed_ms().map(|changed_ms| {
+        name: name.to_owned(),
+        state: breaker.state().slug(),
+        since_ms: breaker.changed_ms().map(|changed_ms| {
             // The breaker has the clock of the process.
             timestamp::now_ms().saturating_sub(now_ms.saturating_sub(changed_ms))
         }),
         requests: counts.requests,
         failed: counts.failed,
         slow: counts.slow,
-        window_ms: of.breaker.window_ms(),
+        window_ms: breaker.window_ms(),
     }
 }
