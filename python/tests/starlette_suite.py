@@ -243,7 +243,6 @@ class LiveTransport(httpx.BaseTransport):
                               stream=httpx.ByteStream(body))
 
 
-
 def public_url(request, server):
     """The URL as the server gets it: a proxy has removed the root path."""
     path = request.url.raw_path.removeprefix(server.root_path.rstrip("/").encode())

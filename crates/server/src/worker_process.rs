@@ -207,7 +207,8 @@ async fn live(
 }
 
 impl Process {
-    /// Returns when the process, which serves, is told to stop, or when its application has ended.
+    /// Returns when the process is told to stop, or when its application has ended. Called when the
+    /// process serves: what only its start has needed is given back first.
     async fn until_leaving(&self, mut readiness: ReadinessReceiver) -> LeaveMode {
         net::release_startup_memory();
         tokio::select! {
