@@ -224,6 +224,8 @@ fn compressed_file(root: &str) -> String {
     )
 }
 
+/// Without `tcp_nopush`: with it nginx waits 40 ms before the end of each response of 64 KiB over
+/// loopback, and its CPU for each is three times as much.
 fn cached(backend: std::net::SocketAddr, directory: &str) -> (String, String) {
     let zone = format!(
         "  # https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_cache_path\n  \
@@ -234,7 +236,6 @@ fn cached(backend: std::net::SocketAddr, directory: &str) -> (String, String) {
          proxy_pass http://{backend};\n      \
          proxy_cache pages;  # #proxy_cache\n      \
          sendfile on;\n      \
-         tcp_nopush on;\n      \
          open_file_cache max=4096 inactive=1h;  # of cached files too\n      \
          open_file_cache_valid 1h;\n    \
          }}\n"
