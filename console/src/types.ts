@@ -114,6 +114,7 @@ export interface Cache {
     path: string;
     objects: number;
     bytes: number;
+    deleted_bytes: number;
     size_bytes: number;
     failed: string | null;
   } | null;

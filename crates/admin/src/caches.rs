@@ -58,6 +58,7 @@ fn row(cache: &CacheStatus, counted: Map<String, Json>) -> Json {
             "path": disk.path,
             "objects": disk.objects,
             "bytes": disk.bytes,
+            "deleted_bytes": disk.deleted_bytes,
             "size_bytes": disk.size_bytes,
             "failed": disk.failed,
         })

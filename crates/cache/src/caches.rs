@@ -141,7 +141,7 @@ impl Cache {
     /// it.
     pub(crate) async fn load_from_disk(&self, key: &Key) -> bool {
         let Some((stored, begun)) = self.store.find_on_disk(key) else { return false };
-        let Some(share) = self.fill_budget.share(stored.length()) else { return false };
+        let Some(share) = self.fill_budget.share(stored.memory_bytes()) else { return false };
         let wanted = key.clone();
         let read = net::blocking(move || stored.read(&wanted)).await;
         drop(share);

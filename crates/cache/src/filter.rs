@@ -22,7 +22,7 @@ use crate::rules::{
 };
 use crate::serve::{self, StatusHeaders};
 use crate::store::Purge;
-use crate::worker_filter::{CacheFilter, Lookup, StoredLookup};
+use crate::worker_filter::{CacheFilter, Lookup, LookupState, StoredLookup};
 use encoding::PreferredCoding;
 use miss::MissHandler;
 use purge_method::PURGE;
@@ -64,6 +64,13 @@ impl CacheFilter {
         let Some((entry, response)) = response else {
             return Classified::Miss(directives, fresh.into_lookup());
         };
+        if !entry.object().is_ready() {
+            // It is read and compared with its checksum again, like one that is not in memory.
+            self.cache().store().evict(entry.object());
+            let mut lookup = fresh.into_lookup();
+            lookup.state = LookupState::Missing(Forward::Miss);
+            return Classified::Miss(directives, lookup);
+        }
         self.metrics().hits.inc();
         let status = StatusHeaders::hit(fresh.age_s, fresh.left_s, self.config().x_status);
         let (headers, body) = entry.parts(response, &status, net::clock::wall_secs());

@@ -96,6 +96,8 @@ pub const DISK_QUEUE_BYTES_MIN: u64 = 4 * 1024 * 1024;
 pub const DISK_QUEUE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes of a record that are read at once.
 pub const DISK_READ_BYTES: usize = 64 * 1024;
+/// Long content on disk begins at a multiple of this, a page of the kernel's.
+pub const DISK_PAGE_BYTES: u64 = 4096;
 /// The approximate number of segments of a disk tier, whose lengths are within these.
 pub const DISK_SEGMENTS: u64 = 16;
 pub const DISK_SEGMENT_BYTES_MIN: u64 = 1024 * 1024;

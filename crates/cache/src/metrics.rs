@@ -230,6 +230,7 @@ pub(crate) struct DiskMetrics {
     objects: Arc<SharedGauge>,
     bytes: Arc<SharedGauge>,
     limit: Arc<SharedGauge>,
+    deleted: Arc<SharedGauge>,
     working: Arc<SharedGauge>,
     reads: Arc<SharedCounter>,
     writes: Arc<SharedCounter>,
@@ -247,6 +248,7 @@ impl DiskMetrics {
             objects: gauge(&families::CACHE_DISK_OBJECTS),
             bytes: gauge(&families::CACHE_DISK),
             limit: gauge(&families::CACHE_DISK_LIMIT),
+            deleted: gauge(&families::CACHE_DISK_DELETED),
             working: gauge(&families::CACHE_DISK_WORKING),
             reads: counter(&families::CACHE_DISK_READS),
             writes: counter(&families::CACHE_DISK_WRITES),
@@ -262,6 +264,7 @@ impl DiskMetrics {
         self.objects.set(level(stats.objects));
         self.bytes.set(level(stats.bytes));
         self.limit.set(level(stats.size_bytes));
+        self.deleted.set(level(stats.deleted_bytes));
         self.working.set(i64::from(stats.state != DiskState::Failing));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         // Another directory counts from zero.

@@ -12,6 +12,7 @@ use coding::Coding;
 /// `MemoryFile` is an anonymous file (memfd) and takes what it holds.
 pub use message::Content;
 use message::SharedHeaders;
+use net::FileRange;
 
 use crate::rules::{Meta, SearchRule, UncachedReason, Vary};
 use crate::{Key, Parts};
@@ -31,6 +32,20 @@ impl Object {
             ObjectKind::Parts(parts) => Some(&parts.response),
             _ => None,
         }
+    }
+
+    /// Where its content is on disk, if it is sent from there.
+    pub(crate) fn file(&self) -> Option<&FileRange> {
+        match self.response().map(|response| &response.content) {
+            Some(Content::File(range)) => Some(range),
+            _ => None,
+        }
+    }
+
+    /// True if its content can be sent without waiting for a disk.
+    pub(crate) fn is_ready(&self) -> bool {
+        let is_resident = |at: &FileRange| net::files::is_resident(&at.file, at.offset, at.length);
+        self.file().is_none_or(is_resident)
     }
 
     /// Adds lookups that found it.

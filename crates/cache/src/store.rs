@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use net::FileRange;
+
 use crate::limits::{LIST_MAX, LIST_SLICES_MAX, OBJECT_PART, SLICE_OBJECTS};
 use crate::{Key, Object};
 
@@ -41,7 +43,7 @@ use purge::PurgeEpochs;
 
 /// The store of one cache.
 pub struct Store {
-    memory: Memory,
+    memory: Arc<Memory>,
     purge_epochs: Arc<PurgeEpochs>,
     /// The epoch before any purge.
     began: PurgeEpoch,
@@ -114,7 +116,7 @@ impl Store {
         let start = start as u64;
         let purge_epochs = Arc::new(PurgeEpochs::new(start));
         Store {
-            memory: Memory::new(memory_bytes, purge_epochs.bytes() as u64),
+            memory: Arc::new(Memory::new(memory_bytes, purge_epochs.bytes() as u64)),
             began: purge_epochs.purge_epoch(),
             purge_epochs,
             local_purges: OnceLock::new(),
@@ -227,9 +229,17 @@ impl Store {
         begun: PurgeEpoch,
         variants_max: usize,
     ) -> Result<Arc<Object>, InsertError> {
-        self.insert_with(object, |store, object, url_hash| {
+        let object = self.insert_with(object, |store, object, url_hash| {
             store.purge_epochs.admit(object, url_hash, begun).then_some(variants_max)
-        })
+        })?;
+        // A file that was deleted before the object could be found would stay open for it.
+        let is_deleted = |range: &FileRange| {
+            !self.disk().as_ref().is_some_and(|disk| disk.has_file(&range.file))
+        };
+        if object.file().is_some_and(is_deleted) {
+            self.evict(&object);
+        }
+        Ok(object)
     }
 
     /// Stores a coding that was transcoded from a stored response.
@@ -304,6 +314,18 @@ impl Store {
         removed
     }
 
+    /// Removes an object from memory and not from disk, unless another has replaced it.
+    pub(crate) fn evict(&self, object: &Arc<Object>) {
+        let (hash, key) = (object.key.hash(), object.key.text());
+        self.memory.change(self.memory.shard_of(hash), |shard, now, removed| {
+            let is_stored =
+                shard.get(hash, key, now.epochs).is_some_and(|stored| Arc::ptr_eq(stored, object));
+            if let Some(at) = shard.find_slot(hash, key).filter(|_| is_stored) {
+                drop(shard.remove(at, RemovalReason::Size, removed));
+            }
+        });
+    }
+
     /// All objects of a URL, of every route, in every variant and coding.
     pub fn of_url(&self, url: &[u8]) -> Vec<Arc<Object>> {
         let hash = url_hash(url);
@@ -370,8 +392,8 @@ impl Store {
                     DiskTier::open(
                         name,
                         directory,
-                        (size, self.memory.limit()),
-                        self.purge_epochs.clone(),
+                        size,
+                        (self.memory.clone(), self.purge_epochs.clone()),
                     )
                 };
                 *disk = tier.map(open).transpose()?;

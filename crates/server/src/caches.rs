@@ -102,6 +102,7 @@ fn disk(cache: &Cache) -> Option<CacheDisk> {
         path: settings.path.to_string(),
         objects: stats.objects,
         bytes: stats.bytes,
+        deleted_bytes: stats.deleted_bytes,
         size_bytes: stats.size_bytes,
         failed: stats.failed,
     })

@@ -323,10 +323,12 @@ families! {
         "Length of the files of a cache on disk.";
     CACHE_DISK_LIMIT = "tidegate_cache_disk_limit_bytes", Gauge, Bytes, ["cache"],
         "Limit on the length of the files of a cache.";
+    CACHE_DISK_DELETED = "tidegate_cache_disk_deleted_bytes", Gauge, Bytes, ["cache"],
+        "Length of deleted files of a cache that responses are still sent from.";
     CACHE_DISK_WORKING = "tidegate_cache_disk_working", Gauge, Flag, ["cache"],
         "1 if the disk of a cache works; otherwise it serves from memory only.";
     CACHE_DISK_READS = "tidegate_cache_disk_reads_total", Counter, Number, ["cache"],
-        "Objects loaded from disk into memory.";
+        "Objects loaded from disk; bodies of 64 KiB and more stay there.";
     CACHE_DISK_WRITES = "tidegate_cache_disk_writes_total", Counter, Number, ["cache"],
         "Objects written to disk.";
     CACHE_DISK_DROPPED = "tidegate_cache_disk_dropped_total", Counter, Number, ["cache"],

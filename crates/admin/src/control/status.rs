@@ -143,6 +143,8 @@ pub struct CacheDisk {
     pub path: String,
     pub objects: u64,
     pub bytes: u64,
+    /// Deleted files that responses are still sent from.
+    pub deleted_bytes: u64,
     pub size_bytes: u64,
     /// Why it is not used at the moment.
     pub failed: Option<String>,

@@ -78,6 +78,9 @@ impl<'a> MissHandler<'a> {
             if let Some(outcome) = self.serve_stored_parts(&lookup) {
                 return outcome;
             }
+            if self.load_without_origin(&lookup).await {
+                continue;
+            }
             let stale;
             (why, stale) = match self.decide(&lookup).await {
                 MissDecision::Done(outcome) => return outcome,
@@ -110,10 +113,7 @@ impl<'a> MissHandler<'a> {
                         // Followers repeat the lookup too.
                         drop(leader);
                     }
-                    None => {
-                        let origin = (why, stale, owner);
-                        return self.fetch_as_leader(leader, lookup, origin).await;
-                    }
+                    None => return self.fetch_as_leader(leader, lookup, (why, stale, owner)).await,
                 },
                 Join::Full => break,
                 Join::Follower(follower) => {
@@ -139,6 +139,13 @@ impl<'a> MissHandler<'a> {
         }
         self.filter.metrics().missed(why);
         self.bypass(&forwarded(why)).await
+    }
+
+    /// Loads a response from disk for a request that must not be forwarded; true if there was one.
+    async fn load_without_origin(&self, lookup: &Lookup) -> bool {
+        self.directives.only_if_cached
+            && matches!(lookup.state, LookupState::Missing(_))
+            && self.filter.load_from_disk(self.request, &lookup.key).await
     }
 
     /// Looks the request up once more; its key was valid the first time.

@@ -103,7 +103,9 @@ pub(crate) fn find(
         return Some(StoredEntry::Hot(hot));
     }
     let object = store.get(hash, key)?;
-    if object.state.uses() > 1 {
+    // An object in the table could keep a deleted segment for as long as nothing else needs its
+    // slot.
+    if object.state.uses() > 1 && object.file().is_none() {
         return Some(StoredEntry::Hot(worker_cache.put(hash, object, epoch)));
     }
     Some(StoredEntry::Cold(object))

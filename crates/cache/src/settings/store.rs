@@ -10,7 +10,8 @@ pub struct CacheSettings {
     /// Memory for stored responses: bodies, headers, keys, and the tables to find them.
     #[setting(default = "256MiB", range = "1MiB"..="16TiB")]
     pub memory: Size,
-    /// A second tier on disk for what does not fit in memory. It survives a restart.
+    /// A second tier on disk for what does not fit in memory. It survives a restart. Bodies of
+    /// 64 KiB and more are sent from there and take no memory.
     #[setting(example = { "path": "/var/cache/tidegate", "size": "10GiB" })]
     pub disk: Option<DiskSettings>,
 }

@@ -6,7 +6,8 @@
 //! objects stay away over a restart, that a process killed at any moment loses at most what was not
 //! written yet, that the directory keeps to its size, and that a full or failing disk affects
 //! nothing else: the cache serves from memory, and reports it. Only lookups that memory cannot
-//! answer wait for the disk.
+//! answer wait for the disk. Long content stays on disk: the object in memory says where, and it is
+//! sent from the kernel's page cache. No object in memory refers to a deleted segment.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,9 +23,11 @@ use std::thread::JoinHandle;
 use crate::limits::{
     DISK_QUEUE_BYTES_MAX, DISK_QUEUE_BYTES_MIN, DISK_QUEUE_PART, PURGE_POSITION_BYTES_MAX,
 };
+use crate::store::memory::Memory;
 use crate::store::{Purge, PurgeEpoch, PurgeEpochs};
 use crate::{Content, Key, Object};
 
+mod deleted;
 mod index;
 mod position;
 mod purge_log;
@@ -33,6 +36,7 @@ mod record;
 mod segment;
 mod writer;
 
+use deleted::DeletedFiles;
 use index::{Index, KeyHashes};
 use purge_log::PurgeLog;
 pub(crate) use read::StoredRecord;
@@ -52,6 +56,9 @@ struct DiskShared {
     directory: PathBuf,
     index: RwLock<Index>,
     files: RwLock<HashMap<u32, Arc<File>>>,
+    deleted: Mutex<DeletedFiles>,
+    /// The objects in memory, some of which have their content in `files`.
+    memory: Arc<Memory>,
     purged: PurgeLog,
     purge_epochs: Arc<PurgeEpochs>,
     state: AtomicU8,
@@ -121,6 +128,8 @@ pub struct DiskStats {
     pub objects: u64,
     /// The size of all segments.
     pub bytes: u64,
+    /// The size of deleted segments that responses are still sent from.
+    pub deleted_bytes: u64,
     /// The limit of that size.
     pub size_bytes: u64,
     /// Memory of the index.
@@ -142,14 +151,15 @@ impl DiskTier {
     pub(crate) fn open(
         name: &str,
         directory: &Path,
-        (size, memory_bytes): (u64, u64),
-        purge_epochs: Arc<PurgeEpochs>,
+        size: u64,
+        (memory, purge_epochs): (Arc<Memory>, Arc<PurgeEpochs>),
     ) -> io::Result<DiskTier> {
         let shared = Arc::new(DiskShared {
             name: name.into(),
             directory: directory.to_owned(),
             index: RwLock::default(),
             files: RwLock::default(),
+            deleted: Mutex::default(),
             purged: PurgeLog::new(),
             purge_epochs,
             state: AtomicU8::new(DiskState::Loading as u8),
@@ -157,7 +167,8 @@ impl DiskTier {
             size: AtomicU64::new(size),
             used: AtomicU64::new(0),
             queued: AtomicU64::new(0),
-            queue_max: AtomicU64::new(queue_max(memory_bytes)),
+            queue_max: AtomicU64::new(queue_max(memory.limit())),
+            memory,
             counts: DiskCounts::default(),
             why: Mutex::default(),
         });
@@ -234,6 +245,11 @@ impl DiskTier {
         self.send(WriterJob::Position(text.to_owned()));
     }
 
+    /// True if the file is a segment that is not deleted.
+    pub(crate) fn has_file(&self, file: &Arc<File>) -> bool {
+        self.shared.files().values().any(|known| Arc::ptr_eq(known, file))
+    }
+
     /// The location of an object, if it is on disk.
     pub(crate) fn find(&self, key: &Key) -> Option<StoredRecord> {
         StoredRecord::find(&self.shared, key)
@@ -248,6 +264,7 @@ impl DiskTier {
             state: shared.state(),
             objects: index.len() as u64,
             bytes: of(&shared.used),
+            deleted_bytes: shared.deleted().bytes(),
             size_bytes: of(&shared.size),
             index_bytes: index.bytes() as u64,
             written: of(&counts.written),
@@ -269,6 +286,8 @@ impl Drop for DiskTier {
             // A panic was logged when it happened.
             let _ = thread.join();
         }
+        let files = std::mem::take(&mut *self.shared.files_mut());
+        self.shared.memory.remove_files(|file| files.values().any(|one| Arc::ptr_eq(one, file)));
     }
 }
 
@@ -282,11 +301,25 @@ impl DiskShared {
     }
 
     fn file(&self, segment: u32) -> Option<Arc<File>> {
-        self.files.read().unwrap_or_else(PoisonError::into_inner).get(&segment).cloned()
+        self.files().get(&segment).cloned()
+    }
+
+    fn files(&self) -> RwLockReadGuard<'_, HashMap<u32, Arc<File>>> {
+        self.files.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn files_mut(&self) -> RwLockWriteGuard<'_, HashMap<u32, Arc<File>>> {
         self.files.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if a record of this length does not exceed the size limit.
+    fn has_room(&self, length: u64) -> bool {
+        let used = self.used.load(Ordering::Relaxed) + self.deleted().kept_bytes();
+        used + length <= self.size.load(Ordering::Relaxed)
+    }
+
+    fn deleted(&self) -> MutexGuard<'_, DeletedFiles> {
+        self.deleted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> DiskState {

@@ -23,7 +23,7 @@ pub(crate) use weight::weigh;
 /// Why an object was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovalReason {
-    /// Memory was short.
+    /// Memory was short, or the part of the disk that had its content was needed for newer ones.
     Size,
     /// A newer one replaced it.
     Replaced,

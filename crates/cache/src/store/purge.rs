@@ -4,12 +4,13 @@
 //! shard is locked for long, and that everything can be purged at once: objects older than the last
 //! purge of everything are not found, and are removed later.
 
+use std::fs::File;
 use std::sync::Arc;
 
 use net::clock;
 
 use super::Store;
-use super::memory::{Shard, canonical};
+use super::memory::{Memory, RemovalReason, Shard, canonical};
 use crate::key::url_hash;
 use crate::limits::SLICE_OBJECTS;
 use crate::rules::search;
@@ -109,42 +110,52 @@ impl Store {
         if let Some(disk) = &*self.disk() {
             disk.purge(purge, time);
         }
+        let memory = &self.memory;
+        let removes = (!soft).then_some(RemovalReason::Purged);
         match purge {
-            Purge::All => self.memory.end_epoch(soft),
+            Purge::All => memory.end_epoch(soft),
             Purge::Url(url) => {
                 let hash = url_hash(url);
                 let find = |shard: &Shard| shard.of_url(hash, url).collect();
                 let meant = |object: &Object| object.key.url() == *url;
-                self.purge_found(self.memory.shard_of(hash), soft, find, meant)
+                memory.change_found(memory.shard_of(hash), removes, find, meant)
             }
             Purge::Tags(tags) => {
                 let find = |shard: &Shard| tags.iter().flat_map(|tag| shard.of_tag(*tag)).collect();
                 let meant = |object: &Object| has_tag(object, tags);
-                let shards = 0..self.memory.shards();
-                shards.map(|shard| self.purge_found(shard, soft, find, meant)).sum()
+                let shards = 0..memory.shards();
+                shards.map(|shard| memory.change_found(shard, removes, find, meant)).sum()
             }
             Purge::Prefix(prefix) => {
-                let meant = |object: &Object| object.key.url().starts_with(prefix);
-                (0..self.memory.shards()).map(|shard| self.purge_slices(shard, soft, meant)).sum()
+                memory.change_all(removes, |object| object.key.url().starts_with(prefix))
             }
         }
     }
+}
 
-    /// Purges the objects that an index of the shard finds.
-    fn purge_found(
+impl Memory {
+    /// Removes the objects whose content is in such a file; it may take long.
+    pub(super) fn remove_files(&self, meant: impl Fn(&Arc<File>) -> bool) {
+        self.change_all(Some(RemovalReason::Size), |object| {
+            object.file().is_some_and(|range| meant(&range.file))
+        });
+    }
+
+    /// Removes the objects that an index of the shard finds, or makes them stale.
+    fn change_found(
         &self,
         shard: usize,
-        soft: bool,
+        removes: Option<RemovalReason>,
         find: impl Fn(&Shard) -> Vec<u32>,
         meant: impl Fn(&Object) -> bool,
     ) -> u64 {
         let mut purged = 0;
         loop {
             let (places, moves) = {
-                let shard = self.memory.read(shard);
+                let shard = self.read(shard);
                 (find(&shard), shard.renumberings())
             };
-            let (some, moved) = self.purge_places(shard, &places, moves, soft, &meant);
+            let (some, moved) = self.change_places(shard, &places, moves, removes, &meant);
             purged += some;
             if !moved {
                 return purged;
@@ -152,22 +163,31 @@ impl Store {
         }
     }
 
-    /// Purges a whole shard, slice by slice.
-    fn purge_slices(&self, shard: usize, soft: bool, meant: impl Fn(&Object) -> bool) -> u64 {
+    /// The same for objects of all shards, slice by slice.
+    fn change_all(&self, removes: Option<RemovalReason>, meant: impl Fn(&Object) -> bool) -> u64 {
+        (0..self.shards()).map(|shard| self.change_slices(shard, removes, &meant)).sum()
+    }
+
+    fn change_slices(
+        &self,
+        shard: usize,
+        removes: Option<RemovalReason>,
+        meant: impl Fn(&Object) -> bool,
+    ) -> u64 {
         let mut purged = 0;
         let mut from = 0;
         // Compaction may have moved objects to slots that were visited already.
         let mut first = None;
         loop {
             let (places, slots, moves) = {
-                let shard = self.memory.read(shard);
-                let epochs = self.memory.epochs();
+                let shard = self.read(shard);
+                let epochs = self.epochs();
                 let slice = from..shard.slots().min(from + SLICE_OBJECTS as u32);
                 let here = |at: &u32| shard.visible(*at, epochs).is_some_and(|o| meant(o));
                 (slice.filter(here).collect::<Vec<_>>(), shard.slots(), shard.renumberings())
             };
             let begun = *first.get_or_insert(moves);
-            let (some, moved) = self.purge_places(shard, &places, moves, soft, &meant);
+            let (some, moved) = self.change_places(shard, &places, moves, removes, &meant);
             purged += some;
             from += SLICE_OBJECTS as u32;
             if moved || moves != begun {
@@ -178,34 +198,36 @@ impl Store {
         }
     }
 
-    /// Purges the objects in these slots, if they are still covered; returns the number of
+    /// The same for the objects in these slots that are still meant; returns the number of
     /// responses, and whether objects have moved since `moves`.
-    fn purge_places(
+    fn change_places(
         &self,
         shard: usize,
         places: &[u32],
         moves: u64,
-        soft: bool,
+        removes: Option<RemovalReason>,
         meant: impl Fn(&Object) -> bool,
     ) -> (u64, bool) {
         let mut purged = 0;
         let mut moved = false;
         for slice in places.chunks(SLICE_OBJECTS) {
-            self.memory.change(shard, |shard, now, removed| {
+            self.change(shard, |shard, now, removed| {
                 moved |= shard.renumberings() != moves;
                 for &at in slice {
                     let found = shard.visible(at, now.epochs);
                     let Some(object) = found.filter(|object| meant(object)) else { continue };
                     // An object that was made stale before a move is not counted twice.
-                    let counts = canonical(object).is_some() && !(soft && object.state.is_stale());
-                    purged += u64::from(counts);
-                    match (&object.kind, soft) {
-                        (ObjectKind::Response(_) | ObjectKind::Parts(_), true) => {
+                    let was_changed = removes.is_none() && object.state.is_stale();
+                    purged += u64::from(canonical(object).is_some() && !was_changed);
+                    match (&object.kind, removes) {
+                        (ObjectKind::Response(_) | ObjectKind::Parts(_), None) => {
                             object.state.make_stale()
                         }
                         // They describe requests, not responses.
-                        (ObjectKind::Varies(_) | ObjectKind::NoVarySearch(_), true) => {}
-                        _ => drop(shard.remove(at, super::RemovalReason::Purged, removed)),
+                        (ObjectKind::Varies(_) | ObjectKind::NoVarySearch(_), None) => {}
+                        (_, why) => {
+                            drop(shard.remove(at, why.unwrap_or(RemovalReason::Purged), removed))
+                        }
                     }
                 }
             });

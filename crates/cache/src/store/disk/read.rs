@@ -6,14 +6,14 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use net::FileRange;
 use telemetry::log::Level;
 
 use super::index::{KeyHashes, RecordLocation};
 use super::record::{self, HEADER_BYTES, RecordHeader};
 use super::{DiskShared, segment};
-use crate::content_memory::store_content;
-use crate::limits::DISK_READ_BYTES;
-use crate::{Key, Object};
+use crate::limits::{DISK_READ_BYTES, MEMORY_FILE_BYTES_MIN};
+use crate::{Content, Key, Object};
 
 /// A record to be read, by a thread that may block.
 pub(crate) struct StoredRecord {
@@ -39,9 +39,9 @@ impl StoredRecord {
         Some(StoredRecord { shared: shared.clone(), file, hashes, location })
     }
 
-    /// The bytes to read.
-    pub(crate) fn length(&self) -> u64 {
-        u64::from(self.location.length)
+    /// The memory that reading it needs.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        u64::from(self.location.length).min(2 * MEMORY_FILE_BYTES_MIN)
     }
 
     /// Reads the object if it has this key, is complete and was not purged. Blocks.
@@ -74,8 +74,8 @@ impl StoredRecord {
         None
     }
 
-    /// Reads the content in pieces into its final memory: read as a whole, it would need memory
-    /// twice.
+    /// Reads the content in pieces: as a whole it would need memory twice, or memory that it does
+    /// not need afterwards. Long content is only compared with its checksum.
     fn found(&self, key: &Key) -> io::Result<RecordRead> {
         let (start, length) = (u64::from(self.location.offset), self.location.length as usize);
         let mut first = vec![0; length.min(DISK_READ_BYTES)];
@@ -83,41 +83,52 @@ impl StoredRecord {
         let Some(header) = first.first_chunk().and_then(RecordHeader::parse) else {
             return Ok(RecordRead::Damaged);
         };
-        let described = HEADER_BYTES + header.head_len as usize;
-        if header.record_len() != length as u64 || described > length {
+        let content_at = header.content_at();
+        if header.record_len() != length as u64 {
             return Ok(RecordRead::Damaged);
         }
-        if described > first.len() {
+        if content_at > first.len() {
             let had = first.len();
-            first.resize(described, 0);
+            first.resize(content_at, 0);
             self.file.read_exact_at(&mut first[had..], start + had as u64)?;
         }
-        let (head, begun) = first[HEADER_BYTES..].split_at(header.head_len as usize);
+        let (begun, head) =
+            (&first[content_at..], &first[HEADER_BYTES..][..header.head_len as usize]);
         if !header.fits(head) {
             return Ok(RecordRead::Damaged);
         }
         if record::key(head).as_ref() != Some(key) {
             return Ok(RecordRead::Other);
         }
+        let is_long = header.content_len >= MEMORY_FILE_BYTES_MIN;
+        let mut short = Vec::with_capacity(if is_long { 0 } else { length - content_at });
         let mut crc = crc32fast::Hasher::new();
-        let content = store_content(header.content_len, |out| {
-            crc = crc32fast::Hasher::new();
-            crc.update(begun);
-            out.write_all(begun)?;
-            let mut at = first.len();
-            let mut piece = vec![0; (length - at).min(DISK_READ_BYTES)];
-            while at < length {
-                let piece = &mut piece[..(length - at).min(DISK_READ_BYTES)];
-                self.file.read_exact_at(piece, start + at as u64)?;
-                crc.update(piece);
-                out.write_all(piece)?;
-                at += piece.len();
+        let mut take = |piece: &[u8]| {
+            crc.update(piece);
+            if !is_long {
+                short.extend_from_slice(piece);
             }
-            Ok(())
-        })?;
+        };
+        take(begun);
+        let mut at = first.len();
+        let mut piece = vec![0; (length - at).min(DISK_READ_BYTES)];
+        while at < length {
+            let piece = &mut piece[..(length - at).min(DISK_READ_BYTES)];
+            self.file.read_exact_at(piece, start + at as u64)?;
+            take(piece);
+            at += piece.len();
+        }
         if crc.finalize() != header.content_crc {
             return Ok(RecordRead::Damaged);
         }
+        let content = match is_long {
+            true => Content::File(FileRange {
+                file: self.file.clone(),
+                offset: start + content_at as u64,
+                length: header.content_len,
+            }),
+            false => Content::Memory(short.into()),
+        };
         let Some(object) = record::decode(header.form, head, content) else {
             return Ok(RecordRead::Damaged);
         };

@@ -2,8 +2,10 @@
 //!
 //! A record is a header of fixed length, the description of an object (its key first), and the
 //! object's content. Header and description have one checksum, the content another, so that a scan
-//! does not read contents. Promises that a decoded record equals the encoded one: a record that was
-//! cut off or changed is rejected. Numbers are little-endian.
+//! does not read contents. Long content begins a page of its file: with pages that are partly used
+//! at both ends, the kernel needs two packets for a response that fits in one. Promises that a
+//! decoded record equals the encoded one: a record that was cut off or changed is rejected. Numbers
+//! are little-endian.
 
 use std::io;
 
@@ -12,7 +14,7 @@ use coding::Coding;
 use message::{Headers, SharedHeaders};
 use wire::token::{is_field_value, is_token};
 
-use crate::limits::DISK_HEAD_BYTES_MAX;
+use crate::limits::{DISK_HEAD_BYTES_MAX, DISK_PAGE_BYTES, MEMORY_FILE_BYTES_MIN};
 use crate::rules::{Flags, Meta, SearchRule, Vary};
 use crate::{Content, Hits, Key, Object, ObjectKind, StoredResponse};
 
@@ -46,6 +48,8 @@ pub(super) struct RecordHeader {
     pub(super) form: RecordKind,
     /// Length of the description.
     pub(super) head_len: u32,
+    /// Bytes between the description and the content.
+    gap_len: u32,
     pub(super) content_len: u64,
     /// The purge epoch of the fetch, or that of the purge itself.
     pub(super) time: u64,
@@ -54,7 +58,7 @@ pub(super) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Makes the header of a record with this description.
+    /// Makes the header of a record with this description, without a gap.
     pub(super) fn new(
         form: RecordKind,
         time: u64,
@@ -63,10 +67,28 @@ impl RecordHeader {
     ) -> RecordHeader {
         let head_len = u32::try_from(head.len()).unwrap_or(u32::MAX);
         let (content_len, content_crc) = content;
-        let mut header =
-            RecordHeader { form, head_len, content_len, time, content_crc, head_crc: 0 };
+        let mut header = RecordHeader {
+            form,
+            head_len,
+            gap_len: 0,
+            content_len,
+            time,
+            content_crc,
+            head_crc: 0,
+        };
         header.head_crc = header.checksum(head);
         header
+    }
+
+    /// The header of this record at an offset in a file.
+    pub(super) fn placed(mut self, offset: u64, head: &[u8]) -> RecordHeader {
+        self.gap_len = 0;
+        if self.content_len >= MEMORY_FILE_BYTES_MIN {
+            let begin = offset + self.content_at() as u64;
+            self.gap_len = (begin.next_multiple_of(DISK_PAGE_BYTES) - begin) as u32;
+        }
+        self.head_crc = self.checksum(head);
+        self
     }
 
     fn checksum(&self, head: &[u8]) -> u32 {
@@ -81,6 +103,7 @@ impl RecordHeader {
         bytes[..4].copy_from_slice(&MAGIC.to_le_bytes());
         bytes[4] = self.form as u8;
         bytes[8..12].copy_from_slice(&self.head_len.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.gap_len.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.content_len.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.time.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.content_crc.to_le_bytes());
@@ -96,12 +119,14 @@ impl RecordHeader {
         }
         let form = RecordKind::of(input.u8()?)?;
         input.take(3)?;
-        let head_len = input.u32()?;
-        input.take(4)?;
+        let (head_len, gap_len) = (input.u32()?, input.u32()?);
         let (content_len, time) = (input.u64()?, input.u64()?);
         let (content_crc, head_crc) = (input.u32()?, input.u32()?);
-        let header = RecordHeader { form, head_len, content_len, time, content_crc, head_crc };
-        let sane = head_len as usize <= DISK_HEAD_BYTES_MAX && header.bytes() == *bytes;
+        let header =
+            RecordHeader { form, head_len, gap_len, content_len, time, content_crc, head_crc };
+        let sane = head_len as usize <= DISK_HEAD_BYTES_MAX
+            && u64::from(gap_len) < DISK_PAGE_BYTES
+            && header.bytes() == *bytes;
         sane.then_some(header)
     }
 
@@ -110,9 +135,20 @@ impl RecordHeader {
         head.len() == self.head_len as usize && self.checksum(head) == self.head_crc
     }
 
+    /// Where in the record the content begins.
+    pub(super) fn content_at(&self) -> usize {
+        HEADER_BYTES + self.head_len as usize + self.gap_len as usize
+    }
+
     /// Length of the whole record.
     pub(super) fn record_len(&self) -> u64 {
-        HEADER_BYTES as u64 + u64::from(self.head_len) + self.content_len
+        (self.content_at() as u64).saturating_add(self.content_len)
+    }
+
+    /// Length of the whole record with the longest gap.
+    pub(super) fn record_len_max(&self) -> u64 {
+        let is_long = self.content_len >= MEMORY_FILE_BYTES_MIN;
+        self.record_len().saturating_add(if is_long { DISK_PAGE_BYTES } else { 0 })
     }
 }
 

@@ -12,6 +12,7 @@ use crate::store::tests::{MIB, Sample, sample, varies};
 use crate::store::{Purge, Store};
 
 mod killed;
+mod long;
 
 /// A store that has loaded a directory.
 pub(super) fn open(directory: &Path, size: u64) -> Store {
@@ -37,12 +38,9 @@ pub(super) fn brought(store: &Store, key: &Key) -> bool {
     store.insert_from_disk(object, begun).is_ok()
 }
 
+/// Removes it as eviction does, which the disk tier does not see.
 fn forget(store: &Store, sample: &Sample<'_>) {
-    // Removes it as eviction does, which the disk tier does not see.
-    store.memory.change(store.memory.shard_of(sample.key().hash()), |shard, _, removed| {
-        let at = shard.find_slot(sample.key().hash(), sample.key().text()).unwrap();
-        shard.remove(at, crate::store::RemovalReason::Size, removed);
-    });
+    store.evict(&sample.found(store).unwrap());
 }
 
 fn written(store: &Store, count: u64) {

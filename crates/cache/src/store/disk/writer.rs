@@ -14,7 +14,7 @@ use telemetry::log::Level;
 
 use super::index::{KeyHashes, RecordLocation};
 use super::purge_log::StatusHeaders;
-use super::record::{self, HEADER_BYTES, RecordHeader, RecordKind};
+use super::record::{self, RecordHeader, RecordKind};
 use super::{DiskShared, DiskState, WriterJob, position, purge_log, segment, weight};
 use crate::key::url_hash;
 use crate::limits::{
@@ -161,7 +161,11 @@ impl DiskWriter {
 
     fn load_segment(&mut self, number: u32) -> io::Result<()> {
         let shared = &self.shared;
-        let file = Arc::new(segment::open(&shared.directory, number)?);
+        let file = match shared.file(number) {
+            // From an attempt that failed later: objects in memory may refer to it.
+            Some(file) => file,
+            None => Arc::new(segment::open(&shared.directory, number)?),
+        };
         shared.files_mut().insert(number, file.clone());
         let end = segment::walk(&file, |offset, header, head| {
             if header.form == RecordKind::Purge {
@@ -228,7 +232,7 @@ impl DiskWriter {
         let content = content.unwrap_or(Content::Memory(Bytes::new()));
         let crc = record::checksum(&content)?;
         let header = RecordHeader::new(form, begun.bits(), &head, (content.len(), crc));
-        if header.record_len() > self.segment_bytes() {
+        if header.record_len_max() > self.segment_bytes() {
             return dropped();
         }
         let Some(location) = self.append(&header, &head, &content)? else { return dropped() };
@@ -249,19 +253,19 @@ impl DiskWriter {
         head: &[u8],
         content: &Content,
     ) -> io::Result<Option<RecordLocation>> {
-        let length = header.record_len();
-        self.make_room(length)?;
-        if self.shared.used.load(Ordering::Relaxed) + length
-            > self.shared.size.load(Ordering::Relaxed)
-        {
+        let most = header.record_len_max();
+        self.make_room(most)?;
+        if !self.shared.has_room(most) {
             return Ok(None);
         }
-        let (number, offset) = self.end(length)?;
+        let (number, offset) = self.end(most)?;
+        let header = header.placed(offset, head);
+        let length = header.record_len();
         let Some(file) = self.shared.file(number) else { return Ok(None) };
         let (Ok(at), Ok(len)) = (u32::try_from(offset), u32::try_from(length)) else {
             return Ok(None);
         };
-        if let Err(error) = write_at(&file, offset, header, head, content) {
+        if let Err(error) = write_at(&file, offset, &header, head, content) {
             // An incomplete record is removed; if that fails too, nothing is written after it.
             if file.set_len(offset).is_err() {
                 self.is_open = false;
@@ -292,17 +296,15 @@ impl DiskWriter {
 
     /// Deletes the oldest segments until there is room for `length`.
     fn make_room(&mut self, length: u64) -> io::Result<()> {
-        loop {
-            let size = self.shared.size.load(Ordering::Relaxed);
-            if self.shared.used.load(Ordering::Relaxed) + length <= size {
-                return Ok(());
-            }
-            let Some((&oldest, _)) = self.lengths.first_key_value() else { return Ok(()) };
+        while !self.shared.has_room(length)
+            && let Some((&oldest, _)) = self.lengths.first_key_value()
+        {
             let begun = self.shared.purge_epochs.purge_epoch();
             let wanted = self.read_records(oldest)?;
-            self.delete(oldest)?;
+            self.delete(&[oldest])?;
             self.rewrite(wanted, begun)?;
         }
+        Ok(())
     }
 
     /// Returns records of a segment that were read since they were written, up to a limit.
@@ -319,7 +321,7 @@ impl DiskWriter {
             let is_wanted = |key: Key| shared.index().is_wanted(KeyHashes::of(&key), location);
             if fits && record::key(head).is_some_and(is_wanted) {
                 bytes += header.record_len();
-                let at = u64::from(offset) + HEADER_BYTES as u64 + head.len() as u64;
+                let at = u64::from(offset) + header.content_at() as u64;
                 wanted.push((*header, head.to_vec(), at));
             }
             true
@@ -332,20 +334,31 @@ impl DiskWriter {
         wanted.into_iter().map(read).collect()
     }
 
-    fn delete(&mut self, number: u32) -> io::Result<()> {
+    /// Deletes segments. Returns the first error, after all of them.
+    fn delete(&mut self, numbers: &[u32]) -> io::Result<()> {
         let shared = &self.shared;
-        shared.index_mut().remove_segment(number);
-        shared.files_mut().remove(&number);
-        if let Some(length) = self.lengths.remove(&number) {
+        let (mut files, mut outcome) = (Vec::new(), Ok(()));
+        for number in numbers {
+            shared.index_mut().remove_segment(*number);
+            let length = self.lengths.remove(number).unwrap_or(0);
             shared.used.fetch_sub(length, Ordering::Relaxed);
+            if let Some(file) = shared.files_mut().remove(number) {
+                shared.deleted().push(&file, length);
+                files.push(file);
+            }
+            match fs::remove_file(segment::path(&shared.directory, *number)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    outcome = outcome.and(Err(error));
+                }
+                _ => {}
+            }
         }
         if self.lengths.is_empty() {
             self.is_open = false;
         }
-        match fs::remove_file(segment::path(&shared.directory, number)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        // After they cannot be found any more: an object that is stored later sees that.
+        shared.memory.remove_files(|file| files.iter().any(|deleted| Arc::ptr_eq(deleted, file)));
+        outcome
     }
 
     /// Writes records of a deleted segment again, if there is room and no newer ones.
@@ -356,8 +369,7 @@ impl DiskWriter {
     ) -> io::Result<()> {
         let shared = self.shared.clone();
         for (header, head, content) in records {
-            let size = shared.size.load(Ordering::Relaxed);
-            if shared.used.load(Ordering::Relaxed) + header.record_len() > size {
+            if !shared.has_room(header.record_len_max()) {
                 return Ok(());
             }
             let Some(object) = record::decode(header.form, &head, content.clone()) else {
@@ -432,12 +444,12 @@ impl DiskWriter {
         let before: Vec<u32> = self.lengths.keys().copied().collect();
         self.is_open = false;
         self.purge(purge_log::encode(&Purge::All), time)?;
-        before.into_iter().try_for_each(|number| self.delete(number))
+        self.delete(&before)
     }
 
     fn delete_all(&mut self) -> io::Result<()> {
         let all: Vec<u32> = self.lengths.keys().copied().collect();
-        all.into_iter().try_for_each(|number| self.delete(number))
+        self.delete(&all)
     }
 }
 
@@ -463,9 +475,10 @@ fn write_at(
     head: &[u8],
     content: &Content,
 ) -> io::Result<()> {
-    let mut first = Vec::with_capacity(HEADER_BYTES + head.len());
+    let mut first = Vec::with_capacity(header.content_at());
     first.extend_from_slice(&header.bytes());
     first.extend_from_slice(head);
+    first.resize(header.content_at(), 0);
     if content.len() <= TOGETHER_BYTES {
         super::pieces(content, |piece| {
             first.extend_from_slice(piece);

@@ -61,6 +61,19 @@ fn what_was_changed_or_cut_off_is_not_taken() {
     let header = RecordHeader::new(form, 5, &head, (7, 99));
     let parsed = RecordHeader::parse(&header.bytes()).unwrap();
     assert!(parsed == header && parsed.fits(&head));
+    let endless = RecordHeader::new(form, 5, &head, (u64::MAX, 99));
+    assert_eq!((endless.record_len(), endless.record_len_max()), (u64::MAX, u64::MAX));
+    // Short content has no gap before it, wherever it is; long content begins a page.
+    assert_eq!(header.placed(77, &head), header);
+    let long = RecordHeader::new(form, 5, &head, (MEMORY_FILE_BYTES_MIN, 99));
+    for offset in [0, 77, DISK_PAGE_BYTES - 1, 3 * DISK_PAGE_BYTES] {
+        let placed = long.placed(offset, &head);
+        assert_eq!((offset + placed.content_at() as u64) % DISK_PAGE_BYTES, 0);
+        assert!(placed.record_len() <= long.record_len_max());
+        let parsed = RecordHeader::parse(&placed.bytes()).unwrap();
+        assert!(parsed == placed && parsed.fits(&head));
+        assert_eq!(placed.placed(0, &head), long.placed(0, &head));
+    }
     for at in 0..HEADER_BYTES {
         let mut bytes = header.bytes();
         bytes[at] ^= 1;
