@@ -77,7 +77,7 @@ fn functions(running: &Rc<RunningVm>, value: Value) -> Result<FilterFunctions> {
     })
 }
 
-struct LuaFilter(LoadedFile<FilterFunctions>);
+struct LuaFilter(Rc<LoadedFile<FilterFunctions>>);
 
 impl LuaFilter {
     fn functions(&self) -> std::result::Result<Rc<FilterFunctions>, Fault> {

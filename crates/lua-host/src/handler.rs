@@ -57,7 +57,7 @@ fn function(running: &Rc<RunningVm>, value: Value) -> Result<FunctionRef> {
     }
 }
 
-struct LuaHandler(LoadedFile<FunctionRef>);
+struct LuaHandler(Rc<LoadedFile<FunctionRef>>);
 
 impl Handler for LuaHandler {
     fn name(&self) -> &'static str {

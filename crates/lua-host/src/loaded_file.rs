@@ -24,11 +24,6 @@ type LoadAttempt<T> = (Rc<RunningVm>, Option<Rc<T>>);
 /// A file, and the value that it has returned in the current VM of its generation, as `T`.
 pub(crate) struct LoadedFile<T> {
     pub(crate) source: Arc<ScriptSource>,
-    in_vm: Rc<FileInVm<T>>,
-}
-
-struct FileInVm<T> {
-    source: Arc<ScriptSource>,
     generation: Rc<Generation>,
     read: fn(&Rc<RunningVm>, Value) -> Result<T>,
     /// The last attempt; `None` once its VM was replaced, which ends with its last call.
@@ -54,24 +49,18 @@ impl<T: 'static> LoadedFile<T> {
         source: Arc<ScriptSource>,
         generation: Rc<Generation>,
         read: fn(&Rc<RunningVm>, Value) -> Result<T>,
-    ) -> LoadedFile<T> {
+    ) -> Rc<LoadedFile<T>> {
         generation.allow(source.memory);
         let known = RefCell::default();
-        let in_vm = Rc::new(FileInVm { source: source.clone(), generation, read, known });
-        let file: Rc<dyn ScriptFile> = in_vm.clone();
-        in_vm.generation.add_file(Rc::downgrade(&file));
-        in_vm.load();
-        LoadedFile { source, in_vm }
+        let loaded = Rc::new(LoadedFile { source, generation, read, known });
+        let file: Rc<dyn ScriptFile> = loaded.clone();
+        loaded.generation.add_file(Rc::downgrade(&file));
+        loaded.load();
+        loaded
     }
 
     /// The value that the file returned; `None` if it could not be loaded.
     pub(crate) fn get(&self) -> Option<Rc<T>> {
-        self.in_vm.get()
-    }
-}
-
-impl<T> FileInVm<T> {
-    fn get(&self) -> Option<Rc<T>> {
         let running = self.generation.running()?;
         if let Some((known, value)) = &*self.known.borrow()
             && Rc::ptr_eq(known, &running)
@@ -101,7 +90,7 @@ impl<T> FileInVm<T> {
     }
 }
 
-impl<T> ScriptFile for FileInVm<T> {
+impl<T: 'static> ScriptFile for LoadedFile<T> {
     fn load(&self) {
         self.get();
     }

@@ -47,7 +47,7 @@ impl ProgramPlan {
 
 /// A program on one worker.
 pub struct RawProgram {
-    loaded: LoadedFile<FunctionRef>,
+    loaded: Rc<LoadedFile<FunctionRef>>,
     connections: Rc<Cell<usize>>,
 }
 
