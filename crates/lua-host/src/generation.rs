@@ -167,14 +167,21 @@ impl Generation {
     /// Replaces the VM and loads all files again, as they were read with the plan: calls and
     /// connections of the previous one end in it. False if there is none.
     pub fn restart(&self) -> bool {
-        let Some(old) = self.running.take() else { return false };
-        let files = self.files();
-        files.iter().for_each(|file| file.unload());
-        drop(old);
-        files.iter().for_each(|file| file.load());
+        if !self.end_vm() {
+            return false;
+        }
+        self.files().iter().for_each(|file| file.load());
         self.observed.worker.lua.restarted.inc();
         event!(Level::Info, "Lua VM restarted", vm = self.name);
         true
+    }
+
+    /// Drops the VM and what files have loaded into it: calls and connections in flight end in it.
+    /// False if there is none.
+    fn end_vm(&self) -> bool {
+        let ended = self.running.take();
+        self.files().iter().for_each(|file| file.unload());
+        ended.is_some()
     }
 
     /// The VM; created if there is none.
@@ -235,14 +242,13 @@ impl Generation {
         })))
     }
 
-    /// Drops a VM that holds too much memory: calls in flight end in it, and the next request gets
-    /// a new one.
+    /// Ends a VM that holds too much memory; the next request gets a new one.
     fn replace(&self, old: &RunningVm) {
-        let mut running = self.running.borrow_mut();
-        if running.as_deref().is_none_or(|running| !std::ptr::eq(running, old)) {
+        let is_current =
+            self.running.borrow().as_deref().is_some_and(|running| std::ptr::eq(running, old));
+        if !is_current {
             return;
         }
-        let old = running.take();
         self.observed.worker.lua.replaced.inc();
         event!(
             Level::Warn,
@@ -250,12 +256,10 @@ impl Generation {
             vm = self.name,
             bytes = self.memory.get()
         );
-        drop(running);
         let message = "a Lua VM exceeded its memory limit and was replaced";
         self.telemetry.marks().add(MarkKind::Bad, message);
         self.record_error(None, format!("{message}: {} bytes", self.memory.get()));
-        self.files().iter().for_each(|file| file.unload());
-        drop(old);
+        self.end_vm();
     }
 }
 
