@@ -19,6 +19,7 @@ use std::time::Duration;
 use offload::RequestQueue;
 use telemetry::log::{self, Format, Level};
 use telemetry::{ErrorRecord, event};
+use tokio::sync::Notify;
 
 use crate::spec::{Role, WorkerSpec};
 use crate::supervise::{ControlChannel, Stats, WorkerMessage};
@@ -103,6 +104,8 @@ struct Process {
     channel: ControlChannel,
     commands: CommandQueue,
     stalls: std::cell::Cell<u64>,
+    /// Announces that the last request has ended.
+    served: Notify,
 }
 
 /// Serves the application until the process is told to stop; returns the exit code. Runs on a
@@ -157,10 +160,11 @@ async fn host(spec: &WorkerSpec, hosted: HostedApplication) -> u8 {
         channel,
         commands: CommandQueue::new(graceful, spec.embedded),
         stalls: std::cell::Cell::new(0),
+        served: Notify::new(),
     });
+    let report = net::task::spawn_local(watchdog::report(process.clone()));
     let tasks = [
         net::task::spawn_local(commands::listen(process.clone())),
-        net::task::spawn_local(watchdog::report(process.clone())),
         net::task::spawn_local(watchdog::watch(
             process.clone(),
             spec.app.clone(),
@@ -169,9 +173,11 @@ async fn host(spec: &WorkerSpec, hosted: HostedApplication) -> u8 {
         )),
     ];
     let code = live(spec, &process, hosted.queue, hosted.readiness).await;
+    process.served.notify_one();
+    // The other tasks may be sending messages that the last errors have to wait for. An error means
+    // that the supervisor has exited.
+    let _ = report.await;
     tasks.iter().for_each(net::task::JoinHandle::abort);
-    // Of the last second. An error means that the supervisor has exited.
-    let _ = watchdog::report_errors(&process).await;
     code
 }
 

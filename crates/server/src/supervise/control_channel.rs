@@ -2,8 +2,9 @@
 //! directions.
 //!
 //! A frame is its length (four bytes, little-endian) and a JSON object with one key. Both ends have
-//! the same version. A frame that is too long or malformed ends the connection, and a message that
-//! is not received in time does not block the sender.
+//! the same version. A frame that is too long or malformed ends the connection. A message that is
+//! not received in time does not block the sender: what is missing of its frame is sent before the
+//! next one.
 
 use std::cell::RefCell;
 use std::io;
@@ -124,8 +125,8 @@ impl SupervisorCommand {
 pub(crate) struct ControlChannel {
     stream: Stream,
     received: RefCell<BytesMut>,
-    /// Held while a frame is sent, so that frames do not mix.
-    sending: tokio::sync::Mutex<()>,
+    /// What is unsent of the last frame. Held while a frame is sent, so that frames do not mix.
+    sending: tokio::sync::Mutex<Outgoing>,
 }
 
 impl ControlChannel {
@@ -133,7 +134,7 @@ impl ControlChannel {
         ControlChannel {
             stream,
             received: RefCell::default(),
-            sending: tokio::sync::Mutex::new(()),
+            sending: tokio::sync::Mutex::default(),
         }
     }
 
@@ -184,13 +185,13 @@ impl ControlChannel {
         let length = length.ok_or_else(|| invalid("a message is too long"))?;
         let mut frame = Bytes::from([&length.to_le_bytes(), text.as_bytes()].concat());
         let sent = async {
-            let _turn = self.sending.lock().await;
+            let mut unsent = self.sending.lock().await;
+            self.stream.send_all(&mut unsent).await?;
             if !descriptors.is_empty() {
                 frame.advance(self.stream.send_with_descriptors(&frame, descriptors).await?);
             }
-            let mut outgoing = Outgoing::default();
-            outgoing.push(frame);
-            self.stream.send_all(&mut outgoing).await
+            unsent.push(frame);
+            self.stream.send_all(&mut unsent).await
         };
         let late = || io::Error::new(io::ErrorKind::TimedOut, "the other end does not receive");
         net::timer::within(SEND_WITHIN, sent).await.unwrap_or_else(|| Err(late()))
@@ -298,6 +299,25 @@ mod tests {
             assert!(half.is_none(), "given up in the middle of a frame");
             other.try_send_slice(rest).unwrap();
             assert_eq!(channel.next_message().await.unwrap(), Some(WorkerMessage::Ready));
+        });
+    }
+
+    #[test]
+    fn a_frame_that_its_sender_gave_up_is_completed() {
+        net::worker::block_on_local(async {
+            let (one, other) = pair();
+            let other = ControlChannel::new(other);
+            // More than the socket holds.
+            let long = WorkerMessage::Metrics("a".repeat(4 << 20));
+            tokio::select! {
+                biased;
+                sent = one.send_message(&long) => panic!("the other end reads nothing: {sent:?}"),
+                () = std::future::ready(()) => {}
+            }
+            let received = async { [other.next_message().await, other.next_message().await] };
+            let (sent, received) = tokio::join!(one.send_message(&WorkerMessage::Ready), received);
+            sent.unwrap();
+            assert_eq!(received.map(Result::unwrap), [Some(long), Some(WorkerMessage::Ready)]);
         });
     }
 

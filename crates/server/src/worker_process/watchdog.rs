@@ -10,28 +10,28 @@ use telemetry::{event, event_limited};
 use super::Process;
 use crate::supervise::{REPORT_EVERY, WorkerMessage};
 
-/// Sends the statistics, and the exceptions of requests, every second.
-pub(super) async fn report(process: Rc<Process>) {
+/// Sends the statistics, and the exceptions of requests, every second; after the last request those
+/// exceptions that remain. An error means that the supervisor has exited.
+pub(super) async fn report(process: Rc<Process>) -> io::Result<()> {
     loop {
         let mut stats = process.application.stats();
         let application = &process.application;
         stats.loop_lag_ms = application.lag_ms().max(application.oldest_call_ms());
         stats.stalls = process.stalls.get();
         stats.rss_bytes = rss_bytes("self").unwrap_or(0);
-        let stats = WorkerMessage::Stats(Box::new(stats));
-        if process.channel.send_message(&stats).await.is_err()
-            || report_errors(&process).await.is_err()
-        {
-            return; // the supervisor is gone
-        }
+        process.channel.send_message(&WorkerMessage::Stats(Box::new(stats))).await?;
+        report_errors(&process).await?;
         // The next report has the result.
         application.check_progress();
-        net::timer::sleep(REPORT_EVERY).await;
+        tokio::select! {
+            () = net::timer::sleep(REPORT_EVERY) => {}
+            () = process.served.notified() => return report_errors(&process).await,
+        }
     }
 }
 
 /// Sends the exceptions that requests have raised since the previous report.
-pub(super) async fn report_errors(process: &Process) -> io::Result<()> {
+async fn report_errors(process: &Process) -> io::Result<()> {
     match process.application.take_errors() {
         errors if errors.is_empty() => Ok(()),
         errors => process.channel.send_message(&WorkerMessage::Errors(errors)).await,
@@ -101,4 +101,71 @@ pub(super) async fn report_draining(process: &Process, open: usize) {
 /// Reports the number of connections that the drain time-out cuts off.
 pub(super) async fn report_cut_off(process: &Process, connections: usize) {
     let _ = process.channel.send_message(&WorkerMessage::CutOff(connections as u64)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use telemetry::ErrorRecord;
+    use tokio::sync::Notify;
+
+    use super::super::commands::CommandQueue;
+    use super::super::{Application, Process};
+    use super::report;
+    use crate::supervise::{ControlChannel, Stats, WorkerMessage};
+
+    /// An application whose requests have raised these; the last ones are removed first.
+    struct Raising(Mutex<Vec<Vec<ErrorRecord>>>);
+
+    impl Application for Raising {
+        fn stats(&self) -> Stats {
+            Stats::default()
+        }
+
+        fn take_errors(&self) -> Vec<ErrorRecord> {
+            self.0.lock().unwrap().pop().unwrap_or_default()
+        }
+
+        fn lag_ms(&self) -> u64 {
+            0
+        }
+
+        fn stop(&self) {}
+
+        fn dump(&self) -> String {
+            String::new()
+        }
+    }
+
+    #[test]
+    fn the_last_errors_follow_the_message_that_is_being_sent() {
+        net::worker::block_on_local(async {
+            let (one, other) = net::Stream::pair().unwrap();
+            let supervisor = ControlChannel::new(other);
+            // More than the socket holds.
+            let long = ErrorRecord { message: "a".repeat(4 << 20), ..ErrorRecord::default() };
+            let last = ErrorRecord { message: "b".to_owned(), ..ErrorRecord::default() };
+            let raised = Mutex::new(vec![vec![last.clone()], vec![long.clone()]]);
+            let process = Rc::new(Process {
+                application: Arc::new(Raising(raised)),
+                channel: ControlChannel::new(one),
+                commands: CommandQueue::new(Duration::ZERO, true),
+                stalls: Cell::new(0),
+                served: Notify::new(),
+            });
+            let report = net::task::spawn_local(report(process.clone()));
+            let stats = supervisor.next_message().await.unwrap();
+            assert!(matches!(stats, Some(WorkerMessage::Stats(_))), "{stats:?}");
+            process.served.notify_one();
+            for expected in [long, last] {
+                let received = supervisor.next_message().await.unwrap();
+                assert_eq!(received, Some(WorkerMessage::Errors(vec![expected])));
+            }
+            report.await.unwrap().unwrap();
+        });
+    }
 }
