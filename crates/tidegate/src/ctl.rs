@@ -13,7 +13,7 @@ pub(crate) use apps::apps_text;
 pub(crate) use caches::{preview_text, table as caches_table, top_entries_tables};
 pub(crate) use client::Client;
 pub(crate) use health_history::health_history_table;
-pub(crate) use live_log::{json_for_terminal, request_text};
+pub(crate) use live_log::request_text;
 pub(crate) use locate::{AdminAddress, find};
 pub(crate) use status::{overview, routes_table, upstreams_table};
 pub(crate) use top::{TopSample, TopScreen};

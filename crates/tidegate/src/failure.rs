@@ -2,6 +2,8 @@
 
 use std::io::Write;
 
+use crate::terminal::lines_for_terminal;
+
 /// The reason for which a command ends early.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -39,7 +41,7 @@ impl Failure {
             Failure::Unread => return 0,
         };
         // With standard error closed too, the message cannot be printed.
-        let _ = writeln!(std::io::stderr().lock(), "{}", text.trim_end());
+        let _ = writeln!(std::io::stderr().lock(), "{}", lines_for_terminal(text.trim_end()));
         code
     }
 }

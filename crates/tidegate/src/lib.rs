@@ -13,6 +13,7 @@ mod fleet;
 mod host;
 mod output;
 mod serving;
+mod terminal;
 
 pub use host::Host;
 

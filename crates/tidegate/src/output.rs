@@ -1,15 +1,18 @@
-//! Standard output: text and aligned columns.
+//! Standard output: text, aligned columns and JSON, as a terminal shows them.
 
 use std::io::{ErrorKind, Write};
 
-use crate::failure::Failure;
+use serde_json::Value;
 
-/// Prints a text; a closed standard output ends the command without an error.
+use crate::failure::Failure;
+use crate::terminal::{for_terminal, json_for_terminal, lines_for_terminal};
+
+/// Prints a text for people; a closed standard output ends the command without an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    print_bytes(text.as_bytes())
+    print_bytes(lines_for_terminal(text).as_bytes())
 }
 
-/// As [`print`], for a file.
+/// As [`print`], for files and other programs: nothing is escaped.
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -19,12 +22,25 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
+/// Prints JSON, indented.
+pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
+    print(&json_for_terminal(&format!("{value:#}\n")))
+}
+
+/// Adds one line, as a terminal shows it.
+pub(crate) fn add_line(page: &mut String, line: &str) {
+    page.push_str(&for_terminal(line));
+    page.push('\n');
+}
+
 /// Formats rows as lines with aligned columns; the last cell of a row is not padded.
 pub(crate) fn columns<const N: usize>(rows: &[[String; N]], indent: usize) -> String {
+    let rows: Vec<_> =
+        rows.iter().map(|row| row.each_ref().map(|cell| for_terminal(cell))).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: [usize; N] = std::array::from_fn(|column| width(column).unwrap_or(0));
     let mut out = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = " ".repeat(indent);
         for (cell, width) in row.iter().zip(widths) {
             line.push_str(cell);
@@ -46,5 +62,7 @@ mod tests {
         let row = |a: &str, b: &str| [a.to_owned(), b.to_owned()];
         let table = columns(&[row("NAME", "ADDRESS"), row("é", ""), row("longer", "x")], 2);
         assert_eq!(table, "  NAME    ADDRESS\n  é\n  longer  x\n");
+        let table = columns(&[row("a\u{1b}\nb", "x")], 0);
+        assert_eq!(table, "a\\u{1b}\\u{a}b  x\n");
     }
 }

@@ -22,7 +22,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::output::print;
+use crate::output::{print, print_bytes};
 
 /// Rounds of a comparison of two binaries: enough for an interval of one or two percent.
 const ROUNDS_AGAINST: u32 = 16;
@@ -211,7 +211,7 @@ impl Run {
         if let Some(name) = &self.print_config {
             let peer =
                 peers::named(name).ok_or_else(|| Failure::Wrong(format!("no peer {name}")))?;
-            return print(&peer.configurations());
+            return print_bytes(peer.configurations().as_bytes());
         }
         // Fails before minutes are spent on figures that cannot be written.
         directory(&self.files.out)?;

@@ -9,7 +9,7 @@ use config::{Document, FileSource, Incomplete, Source};
 
 use super::up::exists;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const EXAMPLES: &str = "\
 An error is shown with its file, line and column, and the word that was probably meant. A note is
@@ -55,10 +55,10 @@ impl Check {
         };
         match (checked, self.json) {
             (Ok(checked), false) => print(&summary(&checked)),
-            (Ok(checked), true) => print(&sarif::of_notes(&notes(&checked))),
+            (Ok(checked), true) => print_json(&sarif::of_notes(&notes(&checked))),
             (Err(report), false) => Err(Failure::Errors(report.render())),
             (Err(report), true) => {
-                print(&sarif::of_errors(&report))?;
+                print_json(&sarif::of_errors(&report))?;
                 Err(Failure::Exit(2))
             }
         }

@@ -5,7 +5,7 @@ use clap_complete::Shell;
 
 use super::Tidegate;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::print_bytes;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +26,6 @@ impl Completions {
         let mut script = Vec::new();
         let mut command = Tidegate::command();
         clap_complete::generate(self.shell, &mut command, "tidegate", &mut script);
-        print(&String::from_utf8_lossy(&script))
+        print_bytes(&script)
     }
 }

@@ -13,9 +13,9 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::ctl::{AdminAddress, Client, find, json_for_terminal, overview, routes_table};
+use crate::ctl::{AdminAddress, Client, find, overview, routes_table};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, print_json};
 
 const EXAMPLES: &str = "\
 Every server has an admin API on a Unix socket that only its user can open. If one server runs on
@@ -138,7 +138,7 @@ impl Ctl {
             CtlCommand::Top(command) => command.run(&client),
             CtlCommand::Routes { json } => {
                 let routes = client.ask("GET", "/v1/routes")?;
-                print(&if json { format!("{routes:#}\n") } else { routes_table(&routes) })
+                if json { print_json(&routes) } else { print(&routes_table(&routes)) }
             }
             CtlCommand::Upstreams(command) => command.run(&client),
             CtlCommand::Apps(command) => command.run(&client),
@@ -170,7 +170,7 @@ fn status(client: &Client, json: bool) -> Result<(), Failure> {
     status["apps"] = apps["apps"].clone();
     status["workers"] = workers["workers"].clone();
     status["upstreams"] = upstreams["upstreams"].clone();
-    print(&json_for_terminal(&format!("{status:#}\n")))
+    print_json(&status)
 }
 
 fn log_level(client: &Client, level: Option<String>) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use config::FileSource;
 use crate::demo::{Addresses, Directory};
 use crate::failure::Failure;
 use crate::host::Host;
-use crate::output::{columns, print};
+use crate::output::{columns, print_bytes};
 use crate::serving::{ServingOptions, serve};
 
 const EXAMPLES: &str = "\
@@ -43,7 +43,8 @@ pub(crate) struct Demo {
 impl Demo {
     pub(crate) fn run(self, host: &Host) -> Result<(), Failure> {
         if self.print_config {
-            return print(&Addresses::wanted(self.bind, self.port).configuration(&program()));
+            let addresses = Addresses::wanted(self.bind, self.port);
+            return print_bytes(addresses.configuration(&program()).as_bytes());
         }
         let addresses = Addresses::choose(self.bind, self.port)?;
         let python = host.python.as_deref().and_then(<[_]>::first).map(Path::new);

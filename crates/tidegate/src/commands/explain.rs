@@ -10,7 +10,7 @@ use config::FileSource;
 
 use super::up::exists;
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, print_bytes, print_json};
 use graph::GraphFormat;
 
 const ARGUMENTS: &str = "\
@@ -84,7 +84,7 @@ impl Explain {
             };
             exists(Path::new(file))?;
             let plan = super::load(&FileSource::new(PathBuf::from(file)))?;
-            return print(&graph::draw(&plan, format));
+            return print_bytes(graph::draw(&plan, format).as_bytes());
         }
         if let Some(advice) = misplaced(&self.words) {
             return Err(Failure::Wrong(advice));
@@ -108,7 +108,7 @@ impl Explain {
         };
         let explanation = server::explain(&plan, &question).map_err(Failure::Wrong)?;
         match self.json {
-            true => print(&format!("{:#}\n", explanation.json)),
+            true => print_json(&explanation.json),
             false => print(&format!("{}\n", explanation.text.trim_end())),
         }
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use config::{FileSource, TextSource};
 
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::print_bytes;
 use import::gateway_api::{self, Manifest};
 use import::{nginx, openapi, pike, shenyu};
 
@@ -80,7 +80,7 @@ impl Import {
             SourceFormat::GatewayApi { files } => gateway_api::convert(&manifests(files)?, &from),
         };
         let text = text.map_err(Failure::Wrong)?;
-        print(&text)?;
+        print_bytes(text.as_bytes())?;
         // The result may still be inconsistent: the same name twice, for example.
         super::load(&TextSource::new("what was printed", &text)).map(drop)
     }

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::print_bytes;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -41,11 +41,12 @@ enum Page {
 
 impl SchemaOf {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        print(&match self.markdown {
+        let page = match self.markdown {
             None => format!("{:#}\n", config::schema()),
             Some(Page::Configuration) => config::reference_markdown(),
             Some(Page::Metrics) => admin::metrics_markdown(),
             Some(Page::Admin) => admin::endpoints_markdown(),
-        })
+        };
+        print_bytes(page.as_bytes())
     }
 }

@@ -3,9 +3,8 @@
 
 use serde_json::Value;
 
-use super::live_log::add_line;
 use super::status::{app_rows, list, text};
-use crate::output::columns;
+use crate::output::{add_line, columns};
 
 /// Formats the response of `/v1/apps`, of one application or of all.
 pub(crate) fn apps_text(apps: &Value) -> String {

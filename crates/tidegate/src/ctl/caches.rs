@@ -3,9 +3,8 @@
 use serde_json::Value;
 use settings::Size;
 
-use super::live_log::for_terminal;
 use super::status::{heads, list, text};
-use crate::output::columns;
+use crate::output::{add_line, columns};
 
 /// Formats the response of `/v1/caches` as a table.
 pub(crate) fn table(caches: &Value) -> String {
@@ -52,7 +51,8 @@ pub(crate) fn table(caches: &Value) -> String {
     for cache in list(caches, "caches") {
         if let Some(why) = cache["disk"]["failed"].as_str() {
             let (name, path) = (text(cache, "name"), text(&cache["disk"], "path"));
-            page.push_str(&format!("\ndisk of {name} failed: {path} {why}\n"));
+            page.push('\n');
+            add_line(&mut page, &format!("disk of {name} failed: {path} {why}"));
         }
     }
     page
@@ -77,7 +77,7 @@ pub(crate) fn top_entries_tables(top: &Value) -> String {
                 seconds("age_s"),
                 seconds("fresh_s"),
                 entry["coding"].as_str().unwrap_or("-").to_owned(),
-                for_terminal(&text(entry, "url")),
+                text(entry, "url"),
             ]);
         }
         match rows.len() {
@@ -92,9 +92,9 @@ pub(crate) fn top_entries_tables(top: &Value) -> String {
 pub(crate) fn preview_text(preview: &Value) -> String {
     let (urls, responses) = (list(preview, "urls"), text(preview, "responses"));
     let at_most = if preview["is_upper_bound"] == true { "at most " } else { "" };
-    let urls: String =
-        urls.filter_map(Value::as_str).map(|url| format!("  {}\n", for_terminal(url))).collect();
-    format!("would purge {at_most}{responses}, nothing was purged\n{urls}")
+    let mut page = format!("would purge {at_most}{responses}, nothing was purged\n");
+    urls.filter_map(Value::as_str).for_each(|url| add_line(&mut page, &format!("  {url}")));
+    page
 }
 
 /// Formats the content of a disk tier, or its failure.

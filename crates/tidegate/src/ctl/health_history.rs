@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::live_log::for_terminal;
 use super::status::{heads, list, text};
 use crate::output::columns;
 
@@ -10,7 +9,7 @@ use crate::output::columns;
 pub(crate) fn health_history_table(history: &Value) -> String {
     let mut rows = heads(["TIME", "SERVER", "STATE", "WHY"]);
     rows.extend(list(history, "changes").map(|change| {
-        let member = |name| for_terminal(&text(change, name));
+        let member = |name| text(change, name);
         [member("at"), member("server"), member("state"), member("why")]
     }));
     match rows.len() {

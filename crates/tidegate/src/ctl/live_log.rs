@@ -1,13 +1,11 @@
 //! The output of `ctl log`: a finished request with its steps, from the JSON of the admin API.
-//!
-//! What it shows was sent by clients and servers. Promises that no character of it is interpreted
-//! by a terminal, or changes the order in which others are shown.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
 use super::status::{list, micros, text};
+use crate::output::add_line;
 
 /// Formats a line of `/v1/log` for people.
 pub(crate) fn request_text(line: &Value) -> String {
@@ -116,47 +114,6 @@ fn add_step(page: &mut String, at_us: i64, took_us: Option<u64>, what: &str) {
     add_line(page, &format!("{at:>10} {took:>9}  {what}"));
 }
 
-/// Adds one line, as a terminal shows it.
-pub(super) fn add_line(page: &mut String, line: &str) {
-    page.push_str(&for_terminal(line));
-    page.push('\n');
-}
-
-/// True for characters that a terminal interprets, or that change how others are shown: controls,
-/// and marks of the direction of writing, of lines and of invisible joints.
-fn is_unsafe(character: char) -> bool {
-    character.is_control()
-        || matches!(character,
-            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
-}
-
-/// Returns text as one line that a terminal shows as it is: unsafe characters are escaped.
-pub(super) fn for_terminal(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        match is_unsafe(character) {
-            true => shown.extend(character.escape_unicode()),
-            false => shown.push(character),
-        }
-    }
-    shown
-}
-
-/// Returns JSON whose strings hold no unsafe character unescaped. Line feeds are between its parts
-/// only.
-pub(crate) fn json_for_terminal(json: &str) -> String {
-    let mut shown = String::with_capacity(json.len());
-    for character in json.chars() {
-        // All of them have four hexadecimal digits, and occur in strings only.
-        let _ = match is_unsafe(character) && character != '\n' {
-            true => write!(shown, "\\u{:04x}", u32::from(character)),
-            false => shown.write_char(character),
-        };
-    }
-    shown
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,13 +166,8 @@ mod tests {
             { "name": hostile, "attributes": { "a.b": hostile } },
         ] });
         let page = request_text(&line);
-        assert!(page.chars().all(|c| c == '\n' || !is_unsafe(c)), "{page:?}");
+        assert!(page.chars().all(|c| c == '\n' || !c.is_control()), "{page:?}");
         assert!(page.contains("\\u{1b}]0;x\\u{7}") && page.contains('é'), "{page}");
         assert_eq!(page.lines().count(), 4, "a line for each step: {page}");
-        let shown = json_for_terminal(&line.to_string());
-        assert!(!shown.chars().any(is_unsafe), "{shown:?}");
-        for shown in [shown, json_for_terminal(&format!("{line:#}\n"))] {
-            assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), line, "it is the same JSON");
-        }
     }
 }

@@ -16,9 +16,9 @@ use serde_json::Value;
 
 use super::Client;
 use super::caches::{bytes, sum};
-use super::live_log::for_terminal;
 use super::status::{SERVER_HEADS, list, micros, servers, span, text};
 use crate::failure::Failure;
+use crate::terminal::for_terminal;
 
 const PANELS: usize = 3;
 const KEYS: &str = "q quit   tab next table   up/down scroll";

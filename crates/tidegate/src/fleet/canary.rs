@@ -24,6 +24,7 @@ use settings::Percent;
 use super::{AppliedChange, Fleet, author};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::terminal::for_terminal;
 
 /// How long a canary outlives its `ctl apply`, in seconds.
 const LEASE_S: i64 = 15;
@@ -111,7 +112,7 @@ impl RunningTrial<'_> {
             let refused = report.refused.as_ref();
             if let Some(refused) = refused.filter(|refused| refused.revision >= self.revision) {
                 let why = refused.errors.first().map(String::as_str).unwrap_or_default();
-                return Err(format!("{name} rejects it: {}", super::read::printable(why)));
+                return Err(format!("{name} rejects it: {}", for_terminal(why)));
             }
             let Some(counted) = report.canary.filter(|_| report.version == self.canary.version)
             else {

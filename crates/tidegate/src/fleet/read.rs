@@ -11,6 +11,7 @@ use server::read_report;
 
 use super::{Fleet, all};
 use crate::failure::Failure;
+use crate::terminal::for_terminal;
 
 /// An earlier configuration.
 pub(crate) struct HistoryEntry {
@@ -73,7 +74,7 @@ impl Fleet {
 }
 
 fn row(report: &NodeReport) -> [String; 5] {
-    let (name, version) = (printable(&report.name), printable(&report.version));
+    let (name, version) = (for_terminal(&report.name), for_terminal(&report.version));
     [name, version, report.revision.to_string(), time(report.at_ms), state(report)]
 }
 
@@ -87,7 +88,7 @@ fn state(report: &NodeReport) -> String {
             ),
         };
     };
-    let first = refused.errors.first().map(|error| printable(error)).unwrap_or_default();
+    let first = refused.errors.first().map(|error| for_terminal(error)).unwrap_or_default();
     let more = match refused.errors.len() {
         0 | 1 => String::new(),
         count => format!(" (and {} more)", count - 1),
@@ -101,12 +102,7 @@ fn parsed(value: &[u8]) -> Value {
 }
 
 fn text(value: &Value, name: &str) -> String {
-    value[name].as_str().map(printable).unwrap_or_default()
-}
-
-/// Without control characters: the texts come from etcd, and must not control the terminal.
-pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    value[name].as_str().map(for_terminal).unwrap_or_default()
 }
 
 fn time(at_ms: u64) -> String {
@@ -123,18 +119,18 @@ mod tests {
     use super::{row, state, text};
 
     #[test]
-    fn a_report_is_one_line_without_control_characters() {
+    fn a_report_is_one_line_that_a_terminal_shows() {
         let node = NodeReport { name: "web-1\u{1b}[2J".to_owned(), ..NodeReport::default() };
         assert_eq!(state(&node), "serving");
-        assert_eq!(row(&node)[0], "web-1?[2J");
+        assert_eq!(row(&node)[0], "web-1\\u{1b}[2J");
         let canary = Some(CanaryResponses { requests: 7, errors: 1 });
         let canary = NodeReport { canary, ..NodeReport::default() };
         assert_eq!(state(&canary), "serving a canary: 1 of 7 responses are errors");
         let errors = ["a: \u{1b}[2J", "b"].map(str::to_owned).to_vec();
         let refused = Some(RefusedRevision { revision: 7, errors });
         let refused = NodeReport { refused, ..canary };
-        assert_eq!(state(&refused), "revision 7 refused: a: ?[2J (and 1 more)");
-        assert_eq!(text(&json!({ "by": "a\nb" }), "by"), "a?b");
+        assert_eq!(state(&refused), "revision 7 refused: a: \\u{1b}[2J (and 1 more)");
+        assert_eq!(text(&json!({ "by": "a\nb" }), "by"), "a\\u{a}b");
         assert_eq!(text(&json!(7), "by"), "");
     }
 }

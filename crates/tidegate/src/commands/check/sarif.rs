@@ -10,20 +10,20 @@ const SCHEMA: &str = "https://json.schemastore.org/sarif-2.1.0.json";
 /// The rule of all notes.
 const NOTE: &str = "note";
 
-pub(super) fn of_errors(report: &Report) -> String {
+pub(super) fn of_errors(report: &Report) -> Value {
     let errors = report.errors();
     let results = errors.iter().map(|error| result(report, error)).collect();
     log(errors.iter().map(|error| error.rule).collect(), results)
 }
 
-pub(super) fn of_notes(notes: &[String]) -> String {
+pub(super) fn of_notes(notes: &[String]) -> Value {
     let result =
         |note: &String| json!({ "ruleId": NOTE, "level": "note", "message": { "text": note } });
     log(vec![NOTE; notes.len().min(1)], notes.iter().map(result).collect())
 }
 
 /// Returns a log with one run, also without results: readers take it as the new state.
-fn log(mut rules: Vec<&str>, results: Vec<Value>) -> String {
+fn log(mut rules: Vec<&str>, results: Vec<Value>) -> Value {
     rules.sort_unstable();
     rules.dedup();
     let rules: Vec<Value> = rules.into_iter().map(|rule| json!({ "id": rule })).collect();
@@ -38,7 +38,7 @@ fn log(mut rules: Vec<&str>, results: Vec<Value>) -> String {
         "columnKind": "unicodeCodePoints",
         "results": results,
     });
-    format!("{:#}\n", json!({ "$schema": SCHEMA, "version": "2.1.0", "runs": [run] }))
+    json!({ "$schema": SCHEMA, "version": "2.1.0", "runs": [run] })
 }
 
 fn result(report: &Report, error: &Diagnostic) -> Value {

@@ -1,9 +1,9 @@
 //! `tidegate ctl apps`: the processes of applications, and the last errors.
 
 use super::named::only_named;
-use crate::ctl::{Client, apps_text, json_for_terminal};
+use crate::ctl::{Client, apps_text};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, print_json};
 
 /// Show applications: their processes, and the last errors with their stacks
 #[derive(Debug, clap::Args)]
@@ -22,9 +22,9 @@ impl AppsOf {
         if let Some(name) = &self.name {
             only_named(&mut apps["apps"], name, "app")?;
         }
-        print(&match self.json {
-            true => json_for_terminal(&format!("{apps:#}\n")),
-            false => apps_text(&apps),
-        })
+        match self.json {
+            true => print_json(&apps),
+            false => print(&apps_text(&apps)),
+        }
     }
 }

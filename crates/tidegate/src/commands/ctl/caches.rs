@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::ctl::{Client, caches_table, json_for_terminal, preview_text, top_entries_tables};
+use crate::ctl::{Client, caches_table, preview_text, top_entries_tables};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, print_json};
 
 /// The arguments that select what to purge.
 const WHAT: [&str; 5] = ["url", "prefix", "tag", "group", "all"];
@@ -79,34 +79,31 @@ impl CachesOf {
     pub(super) fn run(self, client: &Client) -> Result<(), Failure> {
         let Some(name) = &self.name else {
             let caches = client.ask("GET", "/v1/caches")?;
-            return show(&caches, caches_table(&caches), self.json);
+            return show(&caches, &caches_table(&caches), self.json);
         };
         let path = format!("/v1/caches/{}", encoded(name));
         if let Some(limit) = self.top {
             let top = client.ask("GET", &format!("{path}/top?limit={limit}"))?;
-            return print(&match self.json {
-                true => json_for_terminal(&format!("{top:#}\n")),
-                false => top_entries_tables(&top),
-            });
+            return show(&top, &top_entries_tables(&top), self.json);
         }
         let Some(url) = &self.explain else {
             let cache = client.ask("GET", &path)?;
             let table = caches_table(&json!({ "caches": [cache] }));
-            return show(&cache, table, self.json);
+            return show(&cache, &table, self.json);
         };
         let mut target = format!("{path}/explain?url={}", encoded(url));
         for field in &self.headers {
             target.push_str(&format!("&header={}", encoded(field)));
         }
         match self.json {
-            true => print(&format!("{:#}\n", client.ask("GET", &target)?)),
+            true => print_json(&client.ask("GET", &target)?),
             false => print(&client.text(&target)?),
         }
     }
 }
 
-fn show(answer: &Value, table: String, json: bool) -> Result<(), Failure> {
-    print(&if json { format!("{answer:#}\n") } else { table })
+fn show(answer: &Value, table: &str, json: bool) -> Result<(), Failure> {
+    if json { print_json(answer) } else { print(table) }
 }
 
 impl Purge {

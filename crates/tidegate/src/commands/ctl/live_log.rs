@@ -1,9 +1,10 @@
 //! `tidegate ctl log`: finished requests as they happen.
 
 use super::caches::encoded;
-use crate::ctl::{Client, json_for_terminal, request_text};
+use crate::ctl::{Client, request_text};
 use crate::failure::Failure;
 use crate::output::print;
+use crate::terminal::json_for_terminal;
 
 /// Show the next finished request, with each step and its time; or all of them, as they happen
 ///

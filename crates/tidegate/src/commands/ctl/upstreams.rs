@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use super::caches::encoded;
 use super::named::only_named;
-use crate::ctl::{Client, health_history_table, json_for_terminal, upstreams_table};
+use crate::ctl::{Client, health_history_table, upstreams_table};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, print_json};
 
 /// Show upstreams and their servers, or change a server until the next reload
 #[derive(Debug, clap::Args)]
@@ -45,10 +45,10 @@ impl UpstreamsOf {
         if let (Some(name), true) = (&self.name, self.history) {
             let path = format!("/v1/upstreams/{}/history", encoded(name));
             let history = client.ask("GET", &path)?;
-            return print(&match self.json {
-                true => json_for_terminal(&format!("{history:#}\n")),
-                false => health_history_table(&history),
-            });
+            return match self.json {
+                true => print_json(&history),
+                false => print(&health_history_table(&history)),
+            };
         }
         if let (Some(name), Some(server)) = (&self.name, &self.server) {
             client.post(&format!("/v1/upstreams/{}/servers", encoded(name)), &self.body(server))?;
@@ -61,7 +61,7 @@ impl UpstreamsOf {
             only_named(&mut upstreams["upstreams"], name, "upstream")?;
         }
         match self.json {
-            true => print(&format!("{upstreams:#}\n")),
+            true => print_json(&upstreams),
             false => print(&upstreams_table(&upstreams)),
         }
     }

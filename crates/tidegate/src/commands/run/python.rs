@@ -153,7 +153,7 @@ impl Run {
         python["shared_store"] = json!(self.application.shared_store()?.map(|url| url.to_string()));
         python["profile_token"] = json!(self.application.profile_token()?.map(|_| "(not shown)"));
         let shown = json!({ "python": python, "configuration": configuration });
-        crate::output::print(&format!("{shown:#}\n"))
+        crate::output::print_json(&shown)
     }
 
     /// Returns the application settings of each worker.
