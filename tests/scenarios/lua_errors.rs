@@ -59,6 +59,16 @@ fn api(server: &Tidegate, token: &str, line: &str) -> (u16, Value) {
     (response.status, serde_json::from_slice(&response.body).expect("JSON"))
 }
 
+/// Runs `tidegate ctl` and returns its output.
+fn ctl(server: &Tidegate, token: &str, words: &[&str]) -> String {
+    let admin = server.address_text("admin");
+    let mut ctl = Command::new(tidegate_binary());
+    ctl.args(["ctl", "--admin", &admin]).args(words).env("TIDEGATE_TOKEN", token);
+    let exit = Process::run(&mut ctl);
+    assert_eq!(exit.code, Some(0), "{}", exit.stderr);
+    exit.stdout
+}
+
 fn lua(server: &Tidegate) -> Value {
     api(server, "only-looks", "GET /v1/lua").1
 }
@@ -95,6 +105,18 @@ fn errors_have_their_route_or_program_and_their_stack() {
     let route = Value::from("route page");
     assert_eq!(users, [(&program, &once), (&route, &once)]);
     assert_eq!(server.metrics().sum("tidegate_lua_errors_total", &[]), 4.0);
+    let shown = ctl(&server, "only-looks", &["lua"]);
+    for part in [
+        "/x.lua     1     route page\n",
+        " program-1, ",
+        "/ping.lua, worker 0: table: ",
+        "/x.lua, worker 0 (2 times): ",
+        "x.lua:3: failed: one\n  stack traceback:\n    [C]: in global 'error'\n",
+    ] {
+        assert!(shown.contains(part), "{part:?} in {shown}");
+    }
+    let json = ctl(&server, "only-looks", &["lua", "--json"]);
+    assert_eq!(serde_json::from_str::<Value>(&json).expect("JSON"), lua);
 }
 
 #[test]
@@ -117,11 +139,7 @@ fn a_restart_begins_new_vms_and_lets_requests_end_in_the_previous_one() {
     let marks = summary["marks"].as_array().expect("marks").iter();
     let texts: Vec<_> = marks.filter_map(|mark| mark["text"].as_str()).collect();
     assert_eq!(texts, ["the server has started", "the Lua programs were restarted"]);
-    let admin = server.address_text("admin");
-    let mut ctl = Command::new(tidegate_binary());
-    ctl.args(["ctl", "--admin", &admin, "reload", "--lua"]).env("TIDEGATE_TOKEN", "may-write");
-    let exit = Process::run(&mut ctl);
-    assert_eq!((exit.code, exit.stdout.as_str()), (Some(0), "1 new Lua VMs\n"), "{}", exit.stderr);
+    assert_eq!(ctl(&server, "may-write", &["reload", "--lua"]), "1 new Lua VMs\n");
     assert_eq!(get(&server, "").text(), "1");
 }
 

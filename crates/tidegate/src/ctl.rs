@@ -3,9 +3,11 @@
 mod apps;
 mod caches;
 mod client;
+mod errors;
 mod health_history;
 mod live_log;
 mod locate;
+mod lua;
 mod status;
 mod top;
 
@@ -15,5 +17,6 @@ pub(crate) use client::Client;
 pub(crate) use health_history::health_history_table;
 pub(crate) use live_log::request_text;
 pub(crate) use locate::{AdminAddress, find};
+pub(crate) use lua::lua_text;
 pub(crate) use status::{overview, routes_table, upstreams_table};
 pub(crate) use top::{TopSample, TopScreen};

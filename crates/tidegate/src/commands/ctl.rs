@@ -4,6 +4,7 @@ mod apps;
 mod caches;
 mod fleet;
 mod live_log;
+mod lua;
 mod named;
 mod profile;
 mod top;
@@ -32,6 +33,7 @@ Examples:
   tidegate ctl reload --wait
   tidegate ctl reload --app shop
   tidegate ctl apps shop
+  tidegate ctl lua
   tidegate ctl upstreams app --history
   tidegate ctl caches pages --top
   tidegate ctl caches pages --explain http://shop.example/a
@@ -92,6 +94,7 @@ enum CtlCommand {
     },
     Upstreams(upstreams::UpstreamsOf),
     Apps(apps::AppsOf),
+    Lua(lua::LuaOf),
     /// Show the level of logged events, or replace it until the next reload
     LogLevel {
         /// error, warn, info or debug
@@ -142,6 +145,7 @@ impl Ctl {
             }
             CtlCommand::Upstreams(command) => command.run(&client),
             CtlCommand::Apps(command) => command.run(&client),
+            CtlCommand::Lua(command) => command.run(&client),
             CtlCommand::LogLevel { level } => log_level(&client, level),
             CtlCommand::Caches(command) => command.run(&client),
             CtlCommand::Purge(command) => command.run(&client),

@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 
+use super::errors::add_errors;
 use super::status::{app_rows, list, text};
-use crate::output::{add_line, columns};
+use crate::output::columns;
 
 /// Formats the response of `/v1/apps`, of one application or of all.
 pub(crate) fn apps_text(apps: &Value) -> String {
@@ -14,37 +15,13 @@ pub(crate) fn apps_text(apps: &Value) -> String {
     }
     let mut page = columns(&rows, 0);
     for app in list(apps, "apps") {
-        add_errors(&mut page, app, "failures", "failures of its processes");
-        add_errors(&mut page, app, "errors", "exceptions of its requests");
-    }
-    page
-}
-
-/// Adds errors, the latest first: a line for each, and its stack.
-fn add_errors(page: &mut String, app: &Value, member: &str, what: &str) {
-    let mut errors = list(app, member).peekable();
-    if errors.peek().is_some() {
-        page.push('\n');
-        add_line(page, &format!("{}: the last {what}", text(app, "name")));
-    }
-    for error in errors {
-        let request = error["request"].as_str().map(|request| format!("{request}, "));
-        let times = error["times"].as_u64().filter(|times| *times > 1);
-        let message = text(error, "message");
-        let mut lines = message.lines();
-        let first = format!(
-            "{} {}worker {}{}: {}",
-            text(error, "at"),
-            request.unwrap_or_default(),
-            text(error, "worker"),
-            times.map(|times| format!(" ({times} times)")).unwrap_or_default(),
-            lines.next().unwrap_or_default()
-        );
-        add_line(page, &first);
-        for line in lines.chain(error["traceback"].as_str().unwrap_or_default().lines()) {
-            add_line(page, &format!("  {line}"));
+        for (member, what) in
+            [("failures", "failures of its processes"), ("errors", "exceptions of its requests")]
+        {
+            add_errors(&mut page, &format!("{}: the last {what}", text(app, "name")), &app[member]);
         }
     }
+    page
 }
 
 #[cfg(test)]
