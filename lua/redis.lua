@@ -6,6 +6,7 @@
 return function(raw)
   local task = require "silly.task"
   local tcp = require "silly.net.tcp"
+  local tls = require "silly.net.tls"
   local time = require "silly.time"
   local errno = require "silly.errno"
 
@@ -40,7 +41,22 @@ return function(raw)
     take("protocol", "integer", 2)
     take("on_push", "function")
     if options.timeout == 0 then options.timeout = nil end
+    if given.tls then
+      if given.tls ~= true and type(given.tls) ~= "table" then
+        error("bad argument #1 to 'new' (tls: true or a table expected)", 3)
+      end
+      options.tls = {}
+      for name, value in pairs(given.tls == true and {} or given.tls) do options.tls[name] = value end
+      options.tls.timeout = options.connect_timeout
+    end
     return options
+  end
+
+  --- Connects to the server; nil and the reason.
+  local function connect(options)
+    if not options.tls then return tcp.connect(options.addr, { timeout = options.connect_timeout }) end
+    local conn, why, detail = tls.connect(options.addr, options.tls)
+    return conn, detail and "redis: TLS failed: " .. detail or why
   end
 
   --- The first commands of a connection, and the number of their replies.
@@ -91,7 +107,7 @@ return function(raw)
   --- Runs a connection, in a coroutine of its own.
   function Link:run()
     local options = self.options
-    local conn, why = tcp.connect(options.addr, { timeout = options.connect_timeout })
+    local conn, why = connect(options)
     if not conn then return self:fail(why) end
     if self.over then return conn:close() end
     self.conn = conn
@@ -226,24 +242,35 @@ return function(raw)
     return request
   end
 
+  --- The bytes of a command, whose arguments may be in a table.
+  local function encoded(name, first, ...)
+    if type(first) == "table" then return raw.encode(name, table.unpack(first, 1, first.n or #first)) end
+    if first == nil and select("#", ...) == 0 then return raw.encode(name) end
+    return raw.encode(name, first, ...)
+  end
+
   --- `call(name, ...)` → true, value | false, error of the server | false, reason, "lost" if there is
   --- no reply: then it is unknown whether the command was executed
   function Client.call(client, name, ...)
-    local request, why = submit(client, raw.encode(name, ...), 1)
+    local request, why = submit(client, encoded(name, ...), 1)
     if not request then return false, why, "lost" end
     return request[1], request[2]
   end
 
-  --- `pipeline{ {name, ...}, ... }` → { ok1, value1, ok2, value2, ..., n = } | false, reason
-  function Client.pipeline(client, commands)
+  --- `pipeline{ {name, ...}, ... }` → { ok1, value1, ok2, value2, ..., n = } | false, reason. With a
+  --- table for the results as second argument → true, their number
+  function Client.pipeline(client, commands, results)
     local parts = {}
     for at, command in ipairs(commands) do
       parts[at] = raw.encode(table.unpack(command, 1, command.n or #command))
     end
-    if #parts == 0 then return { n = 0 } end
-    local request, why = submit(client, table.concat(parts), #parts)
+    local count = 2 * #parts
+    local request, why = {}, nil
+    if count > 0 then request, why = submit(client, table.concat(parts), #parts) end
     if not request then return false, why end
-    return table.move(request, 1, 2 * #parts, 1, { n = 2 * #parts })
+    if not results then return table.move(request, 1, count, 1, { n = count }) end
+    table.move(request, 1, count, 1, results)
+    return true, count
   end
 
   --- `close()`: requests that still wait fail with `errno.CLOSED`.
@@ -319,7 +346,7 @@ return function(raw)
   --- Connects and subscribes to everything; true, or nil and the reason.
   local function begin(subscription)
     local options = subscription.options
-    local conn, why = tcp.connect(options.addr, { timeout = options.connect_timeout })
+    local conn, why = connect(options)
     if not conn then return nil, why end
     if subscription.closed then
       conn:close()
@@ -400,7 +427,7 @@ return function(raw)
 
   local meta = { __index = command, __close = Client.close, __gc = Client.close, __name = "redis" }
 
-  --- `new{ addr, auth, user, db, timeout, connect_timeout, pool, protocol, limit, waiting, on_push }`
+  --- `new{ addr, auth, user, db, tls, timeout, connect_timeout, pool, protocol, limit, waiting, on_push }`
   local function new(given)
     local client = {}
     hidden[client] = { options = checked(given), links = {} }

@@ -2,7 +2,7 @@
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use crate::tools::has;
-use scenarios::{Process, free_port, tidegate_binary};
+use scenarios::{Authority, Process, free_port, tidegate_binary};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -18,11 +18,16 @@ struct Server {
 
 impl Server {
     fn start(directory: &Path, port: u16) -> Server {
+        Server::start_with(directory, port, &[])
+    }
+
+    fn start_with(directory: &Path, port: u16, options: &[&str]) -> Server {
         let port_word = port.to_string();
         let mut command = Command::new("redis-server");
         command.current_dir(directory).args(["--port", &port_word, "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--appendonly", "no", "--requirepass", "secret"]);
         command.args(["--user", "reader", "on", ">open", "~*", "&*", "+@all"]);
+        command.args(options);
         let process = Process::start(&mut command);
         scenarios::eventually("redis responds", || responses(port));
         Server { process, port }
@@ -178,5 +183,69 @@ same(select(2, db:get("k")), nil)
     logged("start it").unwrap_or_else(|| panic!("{:?}", process.log()));
     let server = Server::start(directory.path(), port);
     ends_well(process);
+    server.kill();
+}
+
+#[test]
+fn connections_use_tls() {
+    if !has("redis-server") {
+        return;
+    }
+    let directory = TempDir::new().expect("a temporary directory");
+    let authority = Authority::new();
+    let server_issued = authority.issue(&["redis.test"]);
+    let client_issued = authority.issue_client("program");
+    for (name, text) in [
+        ("ca.pem", &authority.pem()),
+        ("cert.pem", &server_issued.chain),
+        ("key.pem", &server_issued.key),
+        ("client.pem", &client_issued.chain),
+        ("client.key", &client_issued.key),
+    ] {
+        fs::write(directory.path().join(name), text).expect("a writable directory");
+    }
+    let tls_port = free_port().to_string();
+    let files = ["--tls-cert-file", "cert.pem", "--tls-key-file", "key.pem"];
+    let authorities = ["--tls-ca-cert-file", "ca.pem", "--tls-auth-clients", "yes"];
+    let options = [&["--tls-port", &tls_port][..], &files, &authorities].concat();
+    let server = Server::start_with(directory.path(), free_port(), &options);
+    let text = r#"
+local encrypted = addr:gsub("%d+$", PORT)
+local function content(name) return check(io.open(DIRECTORY .. name)):read("a") end
+local ca, cert, key = content "ca.pem", content "client.pem", content "client.key"
+local function open(options)
+  return redis.new{ addr = encrypted, auth = "secret", tls = options, timeout = LONG }
+end
+local tls = { ca = ca, hostname = "redis.test", cert = cert, key = key }
+local db = open(tls)
+same(select(2, check(db:set("bytes", "a\r\n\0b"))), "OK")
+same(select(2, db:get("bytes")), "a\r\n\0b")
+local big = ("x"):rep(3000000)
+check(db:set("big", big))
+same(select(2, db:get("big")), big)
+local sub = check(db:subscribe("news"))
+check(db:publish("news", "hello"))
+same(sub:read(LONG).payload, "hello")
+same(tls.timeout, nil)
+
+local function fails(options, what)
+  local ok, why, lost = open(options):ping()
+  check(ok == false and why:find(what) and lost == "lost", why)
+  local none, reason = open(options):subscribe("news")
+  check(none == nil and reason:find(what), reason)
+end
+fails(true, "^redis: TLS failed: ")
+fails({ ca = ca, cert = cert, key = key }, 'not valid for name "127.0.0.1"')
+local other = { ca = ca, hostname = "other.test", cert = cert, key = key }
+fails(other, 'not valid for name "other.test"')
+-- The server rejects a connection without a certificate after the handshake.
+fails({ ca = ca, hostname = "redis.test" }, "")
+check(open({ insecure = true, cert = cert, key = key }):ping())
+same(pcall(redis.new, { addr = addr, tls = "yes" }), false)
+silly.exit()
+"#;
+    let folder = format!("{}/", directory.path().display());
+    let text = text.replace("PORT", &tls_port).replace("DIRECTORY", &format!("{folder:?}"));
+    ends_well(program(directory.path(), &server, &format!("{HEAD}{text}")));
     server.kill();
 }

@@ -23,7 +23,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     script::open(lua, "redis", include_str!("../../../lua/redis.lua"), raw)
 }
 
-/// `encode(name, …) → string`: strings and numbers, which are sent as text.
+/// `encode(name, …) → string`: strings, and numbers and booleans, which are sent as text.
 fn encode(lua: &Lua, words: MultiValue) -> Result<LuaString> {
     let mut out = Vec::with_capacity(64);
     resp::array_head(words.len(), &mut out);
@@ -40,11 +40,14 @@ fn encode(lua: &Lua, words: MultiValue) -> Result<LuaString> {
                     &mut out,
                 );
             }
+            Value::Boolean(flag) => {
+                resp::bulk(if *flag { b"true" } else { b"false" }, &mut out);
+            }
             other => {
                 let name = words.front().and_then(Value::as_string);
                 let name = name.map(|name| name.to_string_lossy()).unwrap_or_default();
                 return Err(Error::runtime(format!(
-                    "bad argument #{at} to '{name}' (string or number expected, got {})",
+                    "bad argument #{at} to '{name}' (string, number or boolean expected, got {})",
                     other.type_name()
                 )));
             }

@@ -51,7 +51,7 @@ fn what_replies_become() {
         say(ok, map.a)
         say(db:call("SISMEMBER", "s", "x"))
         say(#select(2, db:keys("*")))
-        say(pcall(db.get, db, {}))
+        say(pcall(db.get, db, "k", {}))
         say(pcall(db.select, db, 1))
         say(pcall(redis.new, { addr = "a", timeout = "x" }))
     "##;
@@ -69,7 +69,10 @@ fn what_replies_become() {
             "0",
         ]
     );
-    assert!(output[8].contains("bad argument #1 to 'get' (string or number expected, got table)"));
+    assert!(
+        output[8]
+            .contains("bad argument #2 to 'get' (string, number or boolean expected, got table)")
+    );
     assert!(output[9].contains("the database is chosen by new{db = }"), "{output:?}");
     assert!(
         output[10].contains("bad argument #1 to 'new' (timeout: integer expected)"),
@@ -92,8 +95,42 @@ fn many_coroutines_share_a_connection_in_order() {
         group:wait()
         local all = db:pipeline{ { "get", "a" }, { "get", "b" } }
         say(wrong, opened, all[1], all[2], all[3], all[4], all.n)
+        local results = {}
+        say(db:pipeline({ { "get", "a" }, { "get", "b" } }, results))
+        say(table.concat(results, " ", 2, 2), results[3], results[4], #db:pipeline{})
     "##;
-    assert_eq!(with_server(program), ["0 1 true a true b 4"]);
+    assert_eq!(with_server(program), ["0 1 true a true b 4", "true 4", "a true b 0"]);
+}
+
+#[test]
+fn arguments_are_a_list_or_a_table() {
+    let program = r##"
+        local function join(conn, words)
+            echo(conn, { #words .. ":" .. table.concat(words, " ") })
+        end
+        local db = redis.new{ addr = server(join) }
+        say(db:mset("a", 1, "b", true))
+        say(db:mset{ "a", 1, "b", false })
+        say(db:call("mset", { "a", 2.5 }))
+        say(db:ping())
+        say(db:keys{})
+        say(pcall(db.set, db, "a", nil))
+        say(pcall(db.set, db, nil, "a"))
+        say(pcall(db.mset, db, { "a", {} }))
+    "##;
+    let expected = [
+        "true 5:mset a 1 b true",
+        "true 5:mset a 1 b false",
+        "true 3:mset a 2.5",
+        "true 1:ping",
+        "true 1:keys",
+        "false bad argument #2 to 'set' (string, number or boolean expected, got nil)",
+        "false bad argument #1 to 'set' (string, number or boolean expected, got nil)",
+        "false bad argument #2 to 'mset' (string, number or boolean expected, got table)",
+    ];
+    let output: Vec<String> =
+        with_server(program).iter().map(|line| line.replace("program:", "")).collect();
+    assert_eq!(output, expected);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 ---@field auth? string
 ---@field user? string
 ---@field db? integer
+---@field tls? boolean|table
 ---@field timeout? integer
 ---@field connect_timeout? integer
 ---@field pool? integer
@@ -27,9 +28,10 @@ local Client = {}
 function Client:call(name, ...) end
 
 ---@param commands any[][]
+---@param results? any[]
 ---@return any[]|boolean
----@return string?
-function Client:pipeline(commands) end
+---@return string|integer?
+function Client:pipeline(commands, results) end
 
 ---@param channel string
 ---@param ... string
