@@ -29,9 +29,10 @@ return function()
   function commands.INFO()
     local running = 0
     for _ in pairs(task.inspect()) do running = running + 1 end
-    return ("pid %d\nversion %s\nuptime %d ms\nmemory %.0f KiB\ntasks %d\nready %d"):format(
+    local process = ("pid %d\nversion %s\nuptime %d ms\nmemory %.0f KiB\ntasks %d\nready %d\n"):format(
       silly.pid, silly.tidegate, time.monotonic(), collectgarbage("count"), running,
       task.readycount())
+    return process .. require "silly.metrics.prometheus".gather()
   end
 
   function commands.TASK()
@@ -100,6 +101,7 @@ return function()
     return require "silly.debugger".start(read, function(text) return conn:write(text) end)
   end
 
+  --- The text to print; nil ends the console.
   local function answer(custom, line, conn)
     local words = {}
     for word in line:gmatch("%S+") do words[#words + 1] = word end
@@ -108,10 +110,10 @@ return function()
     local command = custom[name] or commands[name]
     if not command and name == "DEBUG" then return debug_session(conn) end
     if not command then return "no command " .. name .. "; HELP lists them" end
-    local ok, result, why = pcall(command, custom, table.unpack(words, 2))
+    local ok, result, why = pcall(command, conn, table.unpack(words, 2))
     if not ok then return "error: " .. tostring(result) end
-    if result == nil and why then return "error: " .. tostring(why) end
-    return tostring(result)
+    if result == nil then return why and "error: " .. tostring(why) end
+    return type(result) == "table" and table.concat(result, "\n") or tostring(result)
   end
 
   local function talk(custom, conn)
@@ -122,7 +124,9 @@ return function()
       if not line then break end
       local name = line:match("%S+")
       if name and (name:upper() == "QUIT" or name:upper() == "EXIT") then break end
-      conn:write(answer(custom, line, conn) .. "\n> ")
+      local text = answer(custom, line, conn)
+      if not text then break end
+      conn:write(text .. "\n> ")
     end
     conn:close()
   end

@@ -19,8 +19,9 @@ return function(raw)
     return raw.read(self.raw, ms)
   end
 
-  --- `write(data[, type = "binary"]) → true | nil, err`: waits while much is unsent.
+  --- `write([data[, type = "binary"]]) → true | nil, err`: waits while much is unsent.
   function Socket:write(data, kind)
+    if data == nil then data = "" end
     if type(data) ~= "string" then
       error("bad argument #1 to 'write' (string expected, got " .. type(data) .. ")", 2)
     end

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mlua::{FromLua, Lua, Result, Table, UserData, UserDataMethods, Value};
+use mlua::{Either, FromLua, Lua, Result, Table, UserData, UserDataMethods, Value};
 use net::Datagram;
 use tokio::sync::Notify;
 
@@ -57,10 +57,11 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     table.set("bind", lua.create_function(|lua, at: String| bind(lua, &at))?)?;
     table.set(
         "connect",
-        lua.create_function(|lua, (to, options): (String, Option<Table>)| {
+        lua.create_function(|lua, (to, options): (String, Option<Either<Table, String>>)| {
             let Some(peer) = address::socket(&to) else { return refuse(lua, libc::EINVAL) };
             let own = match options {
-                Some(options) => options.get::<Option<String>>("bindaddr")?,
+                Some(Either::Left(options)) => options.get::<Option<String>>("bindaddr")?,
+                Some(Either::Right(own)) => Some(own),
                 None => None,
             };
             let own = own.map_or(Some(any(peer)), |own| address::socket(&own));
@@ -390,6 +391,10 @@ mod tests {
             say(pcall(udp.recvfrom, 1))
             say(client:close(), client:isalive(), client:sendto("x"))
             say(udp.bind("nonsense"))
+            for _, own in ipairs { "127.0.0.1:0", { bindaddr = "127.0.0.1:0" } } do
+                say(udp.connect(server.addr, own).addr:match("^127.0.0.1:"))
+            end
+            say(udp.connect(server.addr, "nonsense"))
             server:close()
         "#;
         let expected = [
@@ -400,6 +405,9 @@ mod tests {
             "false Destination address required (89)",
             "false bad argument #1 to 'recvfrom' (a datagram socket expected)",
             "true false false Socket is closed (10003)",
+            "nil Invalid argument (22)",
+            "127.0.0.1:",
+            "127.0.0.1:",
             "nil Invalid argument (22)",
             "Socket is closed (10003)",
         ];

@@ -113,6 +113,14 @@ fn search_list_services_and_time_outs() {
         say(dns.lookup("silent.", dns.A, 20))
         say(dns.lookup("unknown.example.", dns.A))
         say(pcall(dns.conf, {{ nameservers = {{ "nonsense" }} }}))
+        -- A name with fewer dots is first one of the search list.
+        for ndots = 1, 2 do
+            conf.ndots, conf.search = ndots, {{ "corp" .. ndots .. ".example" }}
+            dns.conf(conf)
+            local before = #queries
+            dns.lookup("b" .. ndots .. ".c", dns.A)
+            say(table.concat(queries, ", ", before + 1))
+        end
         silly.exit()
         "#
     );
@@ -128,4 +136,6 @@ fn search_list_services_and_time_outs() {
     ];
     assert_eq!(output[..7], expected);
     assert!(output[7].contains("not an address"), "{output:?}");
+    let both = ["b1.c 1 edns, b1.c.corp1.example 1 edns", "b2.c.corp2.example 1 edns, b2.c 1 edns"];
+    assert_eq!(output[8..], both);
 }

@@ -10,24 +10,35 @@ fn a_console_listens_on_a_unix_socket_only() {
         local console, tcp = require "silly.console", require "silly.net.tcp"
         say(console {{ addr = "127.0.0.1:0" }})
         local addr = "unix:{}/console"
-        local function hello(_, name) return "hi " .. name end
-        assert(console {{ addr = addr, cmd = {{ hello = hello }} }})
+        local function hello(conn, name) return {{ "hi", name, tostring(conn:isalive()) }} end
+        local function leave() end
+        assert(console {{ addr = addr, cmd = {{ hello = hello, leave = leave }} }})
+        require "silly.metrics.prometheus".counter("shop_orders_total"):add(3)
         local conn = tcp.connect(addr)
         conn:read("> ")
-        for _, line in ipairs {{ "ping", "HELLO bob", "nonsense", "info" }} do
+        local function asks(line)
             conn:write(line .. "\n")
-            say((conn:read("> "):match("^[^\n]*")))
+            return (conn:read("\n> "):gsub("\n> $", ""):gsub("\n", "|"))
         end
-        conn:write("quit\n")
-        say(conn:read(1))
+        say(asks "ping")
+        say(asks "HELLO bob")
+        say(asks "nonsense")
+        local info = asks "info"
+        say(info:match("^pid %d"), info:match("|(shop_orders_total [^|]*)|"))
+        for _, line in ipairs {{ "quit", "leave" }} do
+            conn:write(line .. "\n")
+            say(conn:read(1))
+            conn = tcp.connect(addr)
+            conn:read("> ")
+        end
         "#,
         folder.path().display()
     );
     let output = program(&text);
     assert!(output[0].starts_with("nil a console listens on a Unix socket only"), "{output:?}");
-    assert_eq!(output[1..4], ["PONG", "hi bob", "no command NONSENSE; HELP lists them"]);
-    assert!(output[4].starts_with("pid "), "{output:?}");
-    assert_eq!(output[5], "nil End of file (10004)");
+    assert_eq!(output[1..4], ["PONG", "hi|bob|true", "no command NONSENSE; HELP lists them"]);
+    assert!(output[4].starts_with("pid ") && output[4].ends_with("shop_orders_total 3"));
+    assert_eq!(output[5..], ["nil End of file (10004)", "nil End of file (10004)"]);
 }
 
 #[test]

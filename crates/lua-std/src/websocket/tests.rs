@@ -48,6 +48,8 @@ fn messages_of_any_size_come_back() {
         end
         socket:write("grüße", "text")
         say(socket:read())
+        say(socket:write(nil, "text"), socket:read())
+        say(pcall(socket.write, socket, 1))
         socket:write("there?", "ping")
         say(socket:read())
         say(socket:close())
@@ -68,6 +70,8 @@ fn messages_of_any_size_come_back() {
             "65536 true binary",
             "1048576 true binary",
             "grüße text",
+            "true  text",
+            "false bad argument #1 to 'write' (string expected, got number)",
             "there? pong",
             "true nil",
             "false Socket is closed (10003)",

@@ -39,7 +39,7 @@ local M = {}
 function M.bind(addr) end
 
 ---@param addr string
----@param options? table
+---@param options? string|table
 ---@return silly.net.udp.Socket?
 ---@return string?
 function M.connect(addr, options) end

@@ -3,6 +3,7 @@
 ---A WebSocket.
 ---@class silly.net.websocket.Socket
 ---@field conn table
+---@field stream? silly.net.http.ServerStream
 local Socket = {}
 
 ---@param ms? integer
@@ -11,7 +12,7 @@ local Socket = {}
 ---@return any
 function Socket:read(ms) end
 
----@param data string
+---@param data? string
 ---@param type? string
 ---@return boolean
 ---@return string?
