@@ -67,8 +67,9 @@ return function(raw)
     local parent
     if raw.is_request(given) then
       parent, changes = given, check(name, 2, changes or {})
-    elseif upstream and type(given) == "table" then
+    elseif type(given) == "table" then
       changes = check(name, 1, given)
+      if not (upstream or changes.path or changes.target) then wrong(name, 1, "path or target expected") end
     else
       wrong(name, 1, "a request expected, got " .. type(given))
     end
@@ -110,7 +111,7 @@ return function(raw)
     return setmetatable({ raw = upstream }, Upstream)
   end
 
-  --- `tide.route(request[, changes])` → response | nil, err[, status]
+  --- `tide.route(request[, changes])`, `tide.route(changes)` → response | nil, err[, status]
   function made.route(request, changes)
     return send("route", nil, request, changes)
   end

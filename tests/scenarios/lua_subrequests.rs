@@ -2,6 +2,9 @@
 
 mod page;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use scenarios::{HttpResponse, Launch, PATIENCE, Tidegate, Upstream, eventually};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-from: u\r\n\r\nok";
@@ -127,6 +130,61 @@ fn a_request_takes_another_route_and_its_response_is_passed_on() {
 }
 
 #[test]
+fn programs_and_handlers_use_the_caches_and_limits_of_routes() {
+    let script = "local tide = require 'tide'
+      return function(request, response)
+        local answer = tide.route(request, { target = request.query.to })
+        response:text(answer.status, answer.body:read())
+      end";
+    let program = r#"local tide = require "tide"
+      return function(connection)
+        while true do
+          local path = connection:read("\n")
+          if not path then return end
+          local headers = { host = "shop.test" }
+          local answer = assert(tide.route { path = path:sub(1, -2), headers = headers })
+          connection:write(answer.status .. " " .. answer.body:read() .. "\n")
+        end
+      end"#;
+    let requests = Arc::new(AtomicUsize::new(0));
+    let counted = requests.clone();
+    let upstream = Upstream::start(move |peer| {
+        while !peer.at_end() {
+            peer.read_head();
+            let number = counted.fetch_add(1, Ordering::SeqCst) + 1;
+            let head = "HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-length: 1";
+            peer.send(format!("{head}\r\n\r\n{number}"));
+        }
+    });
+    let more = "
+  - match: { host: shop.test, path: /cached }
+    filters: [{ cache: pages }]
+    handler: { upstream: u }
+  - match: { path: /limited }
+    filters: [{ rate_limit: { rate: 1/h, burst: 2 } }]
+    handler: { respond: { body: passed } }
+caches: { pages: { memory: 8MiB } }
+programs: [{ bind: '127.0.0.1:0', lua: program.lua }]";
+    let server = launch(script, &quoted(&upstream), more).file("program.lua", program).start();
+    let handler = |target: &str| {
+        let head = format!("GET /x?to={target} HTTP/1.1\r\nhost: shop.test\r\n\r\n");
+        let response = server.exchange("web", head);
+        (response.status, response.text())
+    };
+    let mut client = server.connect("program-1");
+    client.send("/cached\n/cached\n");
+    client.expect("200 1\n200 1\n");
+    assert_eq!(handler("/cached"), (200, "1".to_owned()), "both use one cache");
+    assert_eq!(requests.load(Ordering::SeqCst), 1);
+    client.send("/limited\n");
+    client.expect("200 passed\n");
+    assert_eq!(handler("/limited"), (200, "passed".to_owned()), "both use one limit");
+    assert_eq!(handler("/limited").0, 429);
+    client.send("/limited\n");
+    client.expect("429 ");
+}
+
+#[test]
 fn a_route_that_requests_itself_ends() {
     let script = "local tide = require 'tide'
       return function(request, response)
@@ -248,7 +306,7 @@ fn time_runs_out_and_what_is_wrong_is_reported() {
         "path: a path from / on",
         "body: string expected, got number",
         "\"a b\" is not a field name",
-        "a request expected, got table",
+        "bad argument #1 to 'route' (path or target expected)",
         "there is no upstream \"n\"",
         "a response of a subrequest expected, got nil: the reason",
     ]) {

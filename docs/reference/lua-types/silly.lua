@@ -83,7 +83,7 @@ function M.register(kind, fn) end
 function M.upstream(name) end
 
 ---A request through the server's routes; only in a server.
----@param request table
+---@param request table|silly.RequestChanges
 ---@param changes? silly.RequestChanges
 ---@return silly.Subresponse?
 ---@return string?
