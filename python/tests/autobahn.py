@@ -1,9 +1,10 @@
 """Runs the fuzzing client of the Autobahn testsuite against an echo over Tidegate's WebSockets,
 with compression.
 
-    python autobahn.py WSTEST DIRECTORY [CASES …]         such as: 7.* 13.*
+    python autobahn.py WSTEST DIRECTORY SECONDS [CASES …]         such as: 7.* 13.*
 
-Prints each case that fails, and ends with 1 if there is one. Without cases it runs all.
+Prints each case that fails, and ends with 1 if there is one, or if it takes longer than so many
+seconds. Without cases it runs all.
 """
 
 import json
@@ -28,7 +29,7 @@ async def app(scope, receive, send):
         await send({"type": "websocket.send", kind: message[kind]})
 
 
-def main(wstest, directory, *cases):
+def main(wstest, directory, seconds, *cases):
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     with serve("autobahn:app", ws_max_size="32MiB") as server:
@@ -39,8 +40,12 @@ def main(wstest, directory, *cases):
             "exclude-cases": [], "exclude-agent-cases": {},
             "servers": [{"agent": "tidegate", "url": f"ws://127.0.0.1:{server.port}"}],
         }))
-        subprocess.run([wstest, "-m", "fuzzingclient", "-s", str(specification)], check=True,
-                       stdout=subprocess.DEVNULL)
+        try:
+            subprocess.run([wstest, "-m", "fuzzingclient", "-s", str(specification)], check=True,
+                           stdout=subprocess.DEVNULL, timeout=float(seconds))
+        except subprocess.TimeoutExpired:
+            print(f"the testsuite took more than {seconds} s and was ended")
+            return 1
     results = json.loads((directory / "reports" / "index.json").read_text())["tidegate"]
     failed = {case: result for case, result in results.items()
               if result["behavior"] not in PASSED or result["behaviorClose"] not in PASSED}
