@@ -48,13 +48,14 @@ MODES = {
     "threads": ("wsgi", {}),
     "gevent": ("wsgi", {"threads": "gevent"}),
     "preload": ("asgi", {"preload": True}),
+    "preload-gevent": ("wsgi", {"preload": True, "threads": "gevent"}),
 }
 
 
 @pytest.fixture(params=MODES)
 def mode(request):
     """Each of the modes in which applications run."""
-    if request.param == "gevent":
+    if "threads" in MODES[request.param][1]:
         pytest.importorskip("gevent")
     return request.param
 

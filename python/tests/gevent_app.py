@@ -39,10 +39,22 @@ def facts(environ, start_response):
         cache.incr("greenlets"), os.getpid()]).encode())
 
 
+app.asleep = app.most_asleep = 0
+
+
 @app.part
 def sleeps(environ, start_response):
+    app.asleep += 1
+    app.most_asleep = max(app.asleep, app.most_asleep)
     time.sleep(float(environ["QUERY_STRING"]))
+    app.asleep -= 1
     return text(start_response, b"slept")
+
+
+@app.part
+def most_asleep(environ, start_response):
+    """How many requests have slept at the same time."""
+    return text(start_response, str(app.most_asleep).encode())
 
 
 _waiting = threading.Event()

@@ -46,15 +46,13 @@ def test_bodies_of_requests_and_responses(server):
 
 def test_requests_that_wait_do_not_hold_up_others(server):
     clients = [server.connect() for _ in range(200)]
-    begin = time.monotonic()
     for client in clients:
         client.send(request("GET", "/sleeps?0.5"))
     assert server.get("/hello?a").body == b"hello a"
     for client in clients:
         assert client.response().body == b"slept"
         client.close()
-    # One after the other they would take 100 s.
-    assert time.monotonic() - begin < 30
+    assert int(server.get("/most_asleep").body) > 1
 
 
 def test_long_polls_wait_in_the_shared_store(server):

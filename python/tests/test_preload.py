@@ -246,18 +246,22 @@ def test_threads_at_the_import_are_named_in_a_warning(start_server, shop):
 
 #: Reports whether the import has patched functions and no hub, and waits in a greenlet.
 GREENLETS = """
-import os, time
+import os, threading, time
 from gevent._hub_local import get_hub_if_exists
 from stage import note
 
 note("imported", [time.sleep.__module__, get_hub_if_exists() is None])
+released = threading.Event()
 
 def wsgi(environ, start_response):
     if environ["PATH_INFO"] == "/exit":
         os._exit(3)
-    time.sleep(0.2)
+    if environ["PATH_INFO"] == "/releases":
+        released.set()
+    note("waits")
+    released.wait()
     start_response("200 OK", [("x-process", str(os.getpid()))])
-    return [b"slept"]
+    return [b"waited"]
 """
 
 #: Does at its import what makes a hub, starts native threads and handles ends of processes.
@@ -306,12 +310,13 @@ def test_greenlets_run_in_workers_that_are_forked_before_there_is_a_hub(start_se
     module, without_hub = server.note("imported")
     assert module.startswith("gevent") and without_hub
     clients = [server.connect() for _ in range(100)]
-    begin = time.monotonic()
     for client in clients:
         client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+    # All of them wait at the same time.
+    for _ in clients:
+        server.note("waits")
+    assert server.get("/releases").body == b"waited"
     assert {client.response().header("x-process") for client in clients} == {str(first)}
-    # One after the other they would take 20 s.
-    assert time.monotonic() - begin < 15
     for client in clients:
         client.close()
     if end == "signal 9":
@@ -323,7 +328,7 @@ def test_greenlets_run_in_workers_that_are_forked_before_there_is_a_hub(start_se
     assert end in server.line("a worker process has ended .*because=(.*)")[1]
     second = workers(server, 2)[1]
     assert stat(second)[1] == parent and is_gone(first)
-    assert server.get("/").body == b"slept"
+    assert server.get("/releases").body == b"waited"
     assert server.notes("imported") == []
     server.stop()
     until_gone([parent, second])
