@@ -166,6 +166,27 @@ def test_an_application_is_checked_without_serving(start_server, target, code, s
     assert said in server.log()
 
 
+def test_a_check_imports_with_the_patches_of_gevent(start_server, tmp_path):
+    pytest.importorskip("gevent")
+    # A name that is imported stays what it is.
+    (tmp_path / "sleeper.py").write_text(
+        "from time import sleep\n"
+        "assert sleep.__module__.startswith('gevent'), 'not patched'\n"
+        "def app(environ, start_response):\n"
+        "    sleep(1)\n")
+    server = start_server("sleeper:app", "wsgi", ready=False, check_config=True, threads="gevent",
+                          app_dir=tmp_path)
+    assert server.wait() == 0, server.log()
+
+
+def test_a_check_finds_an_application_that_greenlets_cannot_run(start_server):
+    pytest.importorskip("gevent")
+    server = start_server(
+        "test_run:app", "auto", ready=False, check_config=True, threads="gevent")
+    assert server.wait() == 1
+    assert "error: --threads gevent is for WSGI: this application is ASGI" in server.log()
+
+
 def test_the_supervisor_imports_only_what_it_needs():
     program = ("import sys, tidegate.__main__, tidegate._gunicorn as g; g.take(['run', 'a:b']);"
                "print({'asyncio', 'logging.config', 'typing'} & sys.modules.keys())")

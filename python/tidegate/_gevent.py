@@ -292,11 +292,12 @@ class StoreCalls:
 
 
 def is_wanted() -> bool:
-    """True in a worker process and in a preloader whose settings name gevent."""
-    for variable in ("TIDEGATE_WORKER", "TIDEGATE_PRELOAD"):
+    """True in a process that imports the application, if its settings name gevent."""
+    for variable in ("TIDEGATE_WORKER", "TIDEGATE_PRELOAD", "TIDEGATE_CHECK"):
         specification = os.environ.get(variable, "")
         if '"gevent"' in specification:
             import json
 
-            return json.loads(specification)["python"].get("threads") == "gevent"
+            settings = json.loads(specification)
+            return settings.get("python", settings).get("threads") == "gevent"
     return False

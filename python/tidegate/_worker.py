@@ -79,10 +79,7 @@ def main(preloaded: Preloaded | None = None) -> int:
             hooks = gunicorn_hooks(preloaded.configuration, worker.slot, preloaded.supervisor)
         if hooks is not None:
             hooks.after_import()
-        interface = settings.get("interface") or "auto"
-        if interface == "asgi" or (interface == "auto" and is_asgi(application)):
-            if settings.get("threads") == "gevent":
-                raise StartupError("--threads gevent is for WSGI: this application is ASGI")
+        if serves_asgi(application, settings):
             run_asgi(worker, around(application, "asgi", settings), settings)
         else:
             if hooks is not None:
@@ -148,10 +145,21 @@ def gunicorn_hooks(
     return hooks
 
 
-def check(settings: str) -> int:
+def serves_asgi(application: object, settings: dict) -> bool:
+    """True if an application is served by ASGI, false if by WSGI."""
+    interface = settings.get("interface") or "auto"
+    if interface != "asgi" and (interface != "auto" or not is_asgi(application)):
+        return False
+    if settings.get("threads") == "gevent":
+        raise StartupError("--threads gevent is for WSGI: this application is ASGI")
+    return True
+
+
+def check(specification: str) -> int:
     """Imports the application of ``--check-config``; returns the exit code."""
+    settings = json.loads(specification)
     try:
-        load(json.loads(settings))
+        serves_asgi(load(settings), settings)
     except StartupError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
