@@ -7,7 +7,7 @@ import os
 import django
 import pytest
 from channels.consumer import AsyncConsumer
-from channels.exceptions import ChannelFull
+from channels.exceptions import ChannelFull, MessageTooLarge
 from channels.layers import channel_layers
 from django.conf import settings
 
@@ -410,6 +410,21 @@ async def test_what_is_not_a_message_or_name_is_rejected(layer, clock):
                  layer.send("a b", {}), layer.group_add("a!b", channel)):
         with pytest.raises(TypeError):
             await call
+
+
+@layer_test
+async def test_a_message_may_have_a_megabyte(layer, clock):
+    channel = await layer.new_channel("x" * 40)
+    await layer.group_add("g" * 99, channel)
+    for send, target in ((layer.send, channel), (layer.group_send, "g" * 99)):
+        # The least that a layer has to take, in JSON.
+        await send(target, {"type": "t", "text": "x" * 1_000_000})
+        assert len((await layer.receive(channel))["text"]) == 1_000_000
+        most = (1 << 20) - 256 - len(b"\x82\xa4type\xa1t\xa4text\xdb0000")
+        await send(target, {"type": "t", "text": "x" * most})
+        assert len((await layer.receive(channel))["text"]) == most
+        with pytest.raises(MessageTooLarge):
+            await send(target, {"type": "t", "text": "x" * (most + 1)})
 
 
 class Consumer(AsyncConsumer):

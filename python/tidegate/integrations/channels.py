@@ -5,7 +5,8 @@
 Every worker receives every message of the layer once and gives it to its own members of the group;
 a worker without members drops it. ``runworker`` is not a worker of the server and receives nothing.
 ``capacity``, ``channel_capacity``, ``expiry`` and ``group_expiry`` (seconds) are those of Channels'
-other layers. Messages are packed with msgpack, 1 MiB at most.
+other layers. Messages are packed with msgpack; ``MessageTooLarge`` is raised for one of more than
+1 MiB.
 """
 
 import asyncio
@@ -14,11 +15,13 @@ import uuid
 from collections import deque
 
 import msgpack
-from channels.exceptions import ChannelFull
+from channels.exceptions import ChannelFull, MessageTooLarge
 from channels.layers import BaseChannelLayer
 
 from tidegate import broadcast, cache
 
+# Bytes of a packed message: those of a message of `tidegate.broadcast` without what is around it.
+_MESSAGE_BYTES = (1 << 20) - 256
 # How often unused channels are looked for, in seconds.
 _SWEEP = 10.0
 # The pause before a subscription is tried again, in seconds.
@@ -277,4 +280,7 @@ class _Channel:
 def _pack_message(message: dict) -> bytes:
     if not isinstance(message, dict):
         raise TypeError("a message is a dict")
-    return msgpack.packb(message)
+    packed = msgpack.packb(message)
+    if len(packed) > _MESSAGE_BYTES:
+        raise MessageTooLarge(f"{len(packed)} bytes, at most {_MESSAGE_BYTES}")
+    return packed
