@@ -184,16 +184,22 @@ impl Worker {
         self.status.is_interrupted()
     }
 
-    /// True if a supervisor shows the exceptions that requests raise.
+    /// True if a supervisor shows the exceptions of requests and jobs.
     #[getter]
     fn is_supervised(&self) -> bool {
         !self.spec.embedded
     }
 
-    /// Records an exception that a request raised.
-    fn record_error(&self, request: String, message: String, traceback: String) {
+    /// Records an exception that a request or a job raised, and the trace of the request.
+    fn record_error(
+        &self,
+        request: String,
+        message: String,
+        traceback: String,
+        trace_id: Option<String>,
+    ) {
         let request = Some(request);
-        let error = ErrorRecord { request, message, traceback, ..ErrorRecord::default() };
+        let error = ErrorRecord { request, message, traceback, trace_id, ..ErrorRecord::default() };
         self.status.errors.add(error);
     }
 

@@ -25,6 +25,7 @@ if KIND != "tidegate" or IS_BEHIND_GATEWAY:
 from tidegate import _profile
 
 TOKEN = "0123456789abcdef"
+TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
 class CountedProfile(_profile.Profile):
@@ -258,11 +259,11 @@ def test_the_printed_settings_have_no_token(start_server):
     assert "(not shown)" in server.log() and TOKEN not in server.log()
 
 
-def get_slow(server, path, stack):
+def get_slow(server, path, stack, headers=()):
     """A response that does not begin before the log has its request with such a stack. On a busy
     machine a request may be late before it is there; then another one follows."""
     for number in range(100):
-        response = server.get(f"{path}/{number}")
+        response = server.get(f"{path}/{number}", headers)
         assert response.status == 203
         line = server.line(rf"a slow request has not begun: GET '{path}/{number}' after=.*")[0]
         if re.search(stack, line):
@@ -277,7 +278,8 @@ def test_a_slow_request_is_logged_with_its_stack(start_server, target, options):
     stack = r"test_profile.py:\d+\)"
     if target == "app":
         stack = r"waits_in=sleep \(.* < view \(.*test_profile.py:\d+\) < app \("
-    get_slow(server, "/slow", stack)
+    traced = [("traceparent", f"00-{TRACE}-b7ad6b7169203331-01")]
+    get_slow(server, "/slow", f"{stack}.* trace_id={TRACE}", traced)
     assert "secret" not in server.log()
 
 

@@ -1,17 +1,21 @@
 """The last exceptions of requests: in the admin API of the supervisor, in each mode."""
 
 import json
-import socket
-import time
 
 import pytest
 
+from admin import Admin
 from client import request
-from hosting import KIND, PATIENCE_S
+from hosting import KIND
 from stage import Stage, WsgiStage, more, reply, start
 
 if KIND != "tidegate":
     pytest.skip("only ours has an admin API", allow_module_level=True)
+
+from tidegate import _errors
+
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+TRACEPARENT = [("traceparent", f"00-{TRACE}-b7ad6b7169203331-01")]
 
 #: More than a traceback may have.
 DEEP = 300
@@ -36,10 +40,20 @@ def fail(kind):
         return descend(DEEP)
     if kind == "exit":
         raise SystemExit(3)
+    if kind.startswith("hidden"):
+        raise_from(kind, "no cause")
     try:
         raise KeyError("shop")
     except KeyError as error:
         raise LookupError(f"no {kind}") from error
+
+
+def raise_from(cause, message):
+    """Raises the same exception at the same place, whatever its cause."""
+    try:
+        raise KeyError(cause)
+    except KeyError as error:
+        raise LookupError(message) from error
 
 
 def descend(left):
@@ -124,34 +138,6 @@ def wsgi_fails_to_close(environ, start_response):
     return Body([b"fine"])
 
 
-class Admin:
-    """The admin API of a server, on its Unix socket."""
-
-    def __init__(self, server, directory):
-        self._path = directory / "tidegate" / f"{server.process.pid}.sock"
-
-    def errors(self):
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(self._path))
-            client.sendall(b"GET /v1/apps HTTP/1.0\r\nhost: admin\r\n\r\n")
-            received = b"".join(iter(lambda: client.recv(65536), b""))
-        head, _, body = received.partition(b"\r\n\r\n")
-        assert head.split()[1] == b"200", head
-        return json.loads(body)["apps"][0]["errors"]
-
-    def wait_for(self, message, times=1):
-        """Waits until an error has happened so often; returns it."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            errors = self.errors()
-            found = [one for one in errors if one["message"].startswith(message)]
-            if found and found[0]["times"] >= times:
-                assert (len(found), found[0]["times"]) == (1, times), found
-                return found[0]
-            assert time.monotonic() < deadline, errors
-            time.sleep(0.05)
-
-
 @pytest.fixture
 def stage(start_mode, tmp_path):
     """A server in each mode, and its admin API."""
@@ -177,6 +163,39 @@ def test_an_exception_is_shown_with_its_request_and_its_traceback(stage):
     assert server.ask("POST", "/fails/%3Cimg%20src=x%3E?again").status == 500
     error = admin.wait_for("LookupError: no again")
     assert error["request"].lower() == "post /fails/%3cimg%20src=x%3e"
+    assert error["trace_id"] is None
+
+
+def test_an_exception_has_the_trace_of_its_request(stage):
+    server, admin = stage
+    assert server.get("/fails?traced", TRACEPARENT).status == 500
+    assert admin.wait_for("LookupError: no traced")["trace_id"] == TRACE
+    server.line(rf"Exception in \w+ application .*trace_id={TRACE}")
+
+
+@pytest.mark.parametrize(("name", "value", "found"), [
+    ("traceparent", f"00-{TRACE}-b7ad6b7169203331-01", TRACE),
+    ("b3", f"{TRACE}-b7ad6b7169203331-1", TRACE),
+    ("x-b3-traceid", TRACE, TRACE),
+    ("traceparent", f"00-{'0' * 32}-b7ad6b7169203331-01", None),
+    ("traceparent", f"00-{TRACE}0-b7ad6b7169203331-01", None),
+    ("traceparent", TRACE.upper(), None),
+    ("x-trace", TRACE, None),
+])
+def test_fields_that_name_a_trace(name, value, found):
+    field = f"HTTP_{name.upper().replace('-', '_')}"
+    assert _errors.trace_id({"REQUEST_METHOD": "GET", field: value}) == found
+    headers = [(b"accept", b"*/*"), (name.encode(), value.encode())]
+    assert _errors.trace_id({"type": "http", "headers": headers}) == found
+
+
+def test_exceptions_with_other_causes_have_tracebacks_of_their_own(stage):
+    server, admin = stage
+    causes = ("hidden1", "hidden2")
+    for cause in causes:
+        assert server.get(f"/fails?{cause}").status == 500
+    for cause in causes:
+        admin.wait_for("LookupError: no cause", traceback=f"KeyError: '{cause}'\n")
 
 
 def test_what_cannot_be_shown_is_replaced_or_shortened(stage):
@@ -195,7 +214,7 @@ def test_what_cannot_be_shown_is_replaced_or_shortened(stage):
     assert 'raise ValueError("at the bottom")' in deep, "the innermost call is the last"
     assert deep.startswith("  "), "it begins with a line"
     admin.wait_for("SystemExit: 3")
-    server.line("the exception of a request is only in the log")
+    server.line("an exception is only in the log, not in the last errors")
     assert server.get("/fine").status == 200
 
 
@@ -289,8 +308,8 @@ def test_exceptions_that_a_framework_responds_to(
     server = start_server(f"test_request_errors:{factory}", interface, factory=True,
                           environment={"XDG_RUNTIME_DIR": str(tmp_path)}, **options)
     admin = Admin(server, tmp_path)
-    assert server.get("/fails?s3cret").status == 500
+    assert server.get("/fails?s3cret", TRACEPARENT).status == 500
     error = admin.wait_for(f"LookupError: no {factory.partition('_')[0]}")
-    assert error["request"] == "GET /fails"
+    assert (error["request"], error["trace_id"]) == ("GET /fails", TRACE)
     assert "raise LookupError(" in error["traceback"]
     assert "s3cret" not in json.dumps(error)

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +10,7 @@ import time
 
 import pytest
 
+from admin import Admin
 from hosting import KIND
 
 if KIND != "tidegate":
@@ -270,18 +270,34 @@ def test_the_metrics_and_the_admin_api_count_jobs(start_server, tmp_path):
     server = start_server(
         "tasks_app:wsgi", "wsgi", environment={"XDG_RUNTIME_DIR": str(tmp_path)})
     assert ask(server, "result", "add", enqueue(server, "add", 1, 1)) == 2
-    path = tmp_path / "tidegate" / f"{server.process.pid}.sock"
-
-    def get(target):
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(str(path))
-            client.sendall(f"GET {target} HTTP/1.0\r\nhost: admin\r\n\r\n".encode())
-            received = b"".join(iter(lambda: client.recv(65536), b""))
-        return received.partition(b"\r\n\r\n")[2].decode()
-
+    admin = Admin(server, tmp_path)
     deadline = time.monotonic() + 30
     wanted = 'tidegate_store_tasks_total{app="main",result="done"} 1'
-    while wanted not in get("/metrics"):
+    while wanted not in admin.get("/metrics"):
         assert time.monotonic() < deadline
-    jobs = json.loads(get("/v1/apps"))["apps"][0]["tasks"]
+    jobs = admin.app()["tasks"]
     assert jobs == {"waiting": 0, "running": 0, "done": 1, "failed": 0, "retried": 0}
+
+
+@pytest.mark.parametrize(("target", "interface", "options"), [
+    ("app", "asgi", {}), ("wsgi", "wsgi", {}), ("wsgi", "wsgi", {"threads": "gevent"}),
+], ids=["asgi", "threads", "gevent"])
+def test_what_jobs_raise_is_among_the_last_errors(
+    start_server, tmp_path, target, interface, options,
+):
+    if options:
+        pytest.importorskip("gevent")
+    server = start_server(f"tasks_app:{target}", interface,
+                          environment={"XDG_RUNTIME_DIR": str(tmp_path)}, **options)
+    admin = Admin(server, tmp_path)
+    assert ask(server, "result", "flaky", enqueue(server, "flaky")) == "third"
+    assert ask(server, "result", "sleeps", enqueue(server, "sleeps")).startswith("failed: it ran")
+    for _ in range(2):
+        assert ask(server, "result", "fails", enqueue(server, "fails")).startswith("failed: Look")
+    error = admin.wait_for("LookupError: nothing there", times=2)
+    assert (error["request"], error["trace_id"]) == ("JOB tasks_app.fails", None)
+    assert 'raise LookupError("nothing there")' in error["traceback"]
+    # Those of attempts that were repeated too; a job that ran for too long has raised nothing.
+    messages = {one["message"] for one in admin.errors()}
+    attempts = {f"ValueError: attempt {number}" for number in (1, 2)}
+    assert messages == {"LookupError: nothing there", *attempts}

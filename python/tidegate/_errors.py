@@ -1,5 +1,7 @@
-"""The exceptions that requests raise: in the log, and for the admin API of the supervisor."""
+"""The exceptions of requests and background jobs: in the log, and for the admin API of the
+supervisor."""
 
+import re
 import sys
 import traceback
 from typing import TYPE_CHECKING
@@ -17,15 +19,24 @@ _TRACEBACK_BYTES = 16 * 1024
 _FRAMES = 100
 #: Tracebacks that are stored, because an exception is often repeated.
 _TRACEBACKS = 32
+#: The fields by which a trace continues, and how each of them begins: with the identity of the
+#: trace, of `traceparent` after a version.
+_TRACE_FIELDS = ("traceparent", "b3", "x-b3-traceid")
+_TRACE = re.compile("(?:[0-9a-f]{2}-)?(?!0{32})([0-9a-f]{32})(?![0-9a-f])")
 
 
-def log(interface: str, error: BaseException) -> None:
-    """Logs what an application raised."""
-    logger.error("Exception in %s application", interface, exc_info=error)
+def log(interface: str, error: BaseException, trace: str | None = None) -> None:
+    """Logs what an application raised. ``trace`` is the trace of its request."""
+    logger.error("Exception in %s application", interface, exc_info=error, extra=of_trace(trace))
+
+
+def of_trace(trace: str | None) -> dict | None:
+    """The attributes of a record of ``logging`` about a request with this trace."""
+    return None if trace is None else {"tidegate_trace_id": trace}
 
 
 class Reporter:
-    """Logs the exceptions of an application, and records those of its requests."""
+    """Logs the exceptions of an application, and records those of its requests and jobs."""
 
     def __init__(self, worker: "_tidegate.Worker", interface: str) -> None:
         self._worker = worker
@@ -35,9 +46,9 @@ class Reporter:
 
     def __call__(self, error: BaseException, request: dict | None) -> None:
         """Reports an exception. ``request`` is the scope or the environ of its request."""
-        log(self._interface, error)
+        log(self._interface, error, trace_id(request))
         if request is not None:
-            self._record(error, request)
+            self.record(error, request)
 
     def _watch_frameworks(self) -> None:
         """Records the exceptions that Django and Flask respond to themselves: the server does not
@@ -50,46 +61,89 @@ class Reporter:
     def _caught(self, sender, request=None, **details) -> None:
         """A receiver of their signals."""
         if error := sys.exc_info()[1]:
-            self._record(error, request)
+            # Flask sends no request: it has a current one.
+            self.record(error, sys.modules["flask"].request if request is None else request)
 
-    def _record(self, error: BaseException, request) -> None:
+    def record(self, error: BaseException, source) -> None:
+        """Records an exception for the admin API. ``source`` is what raised it: the scope or the
+        environ of a request, a request of a framework, or the name of a job."""
         if not self._worker.is_supervised:
             return
         try:
-            message, trace = self._texts(error)
-            self._worker.record_error(request_line(request), message, trace)
+            message, shown = self._texts(error)
+            is_job = isinstance(source, str)
+            line = f"JOB {source}" if is_job else request_line(source)
+            trace = None if is_job else trace_id(source)
+            self._worker.record_error(beginning(line, _REQUEST_BYTES), message, shown, trace)
         except Exception:
             # The application may have put anything into its scope and its exceptions.
-            logger.exception("the exception of a request is only in the log")
+            logger.exception("an exception is only in the log, not in the last errors")
 
     def _texts(self, error: BaseException) -> tuple[str, str]:
         """The type and message of an exception, and its traceback without them."""
         message = "".join(traceback.format_exception_only(error))
-        shown = beginning(message, _MESSAGE_BYTES)
-        frames = traceback.walk_tb(error.__traceback__)
-        key = (shown, *((frame.f_code.co_filename, line) for frame, line in frames))
+        key = _identity(error)
         if (trace := self._tracebacks.get(key)) is None:
             lines = traceback.format_exception(error, limit=-_FRAMES)
             trace = end("".join(lines).removesuffix(message), _TRACEBACK_BYTES)
             if len(self._tracebacks) >= _TRACEBACKS:
                 self._tracebacks.clear()
             self._tracebacks[key] = trace
-        return shown.strip(), trace
+        return beginning(message, _MESSAGE_BYTES).strip(), trace
+
+
+def _identity(error: BaseException) -> tuple:
+    """All that the traceback of an exception is made of: the messages and the instructions of the
+    exception, of its causes and contexts, and of the members of groups."""
+    chain, known, parts = [error], {id(error)}, []
+    for one in chain:
+        # Messages may be long.
+        parts.append((hash("".join(traceback.format_exception_only(one))),
+                      one.__suppress_context__))
+        place = one.__traceback__
+        while place is not None:
+            parts.append((place.tb_frame.f_code.co_filename, place.tb_lineno, place.tb_lasti))
+            place = place.tb_next
+        others = [one.__cause__, None if one.__suppress_context__ else one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            others += one.exceptions
+        for other in others:
+            if other is not None and id(other) not in known:
+                known.add(id(other))
+                chain.append(other)
+    return tuple(parts)
+
+
+def _given(request) -> dict:
+    """The scope or the environ of a request, which may be one of Django or Flask."""
+    if isinstance(request, dict):
+        return request
+    return getattr(request, "scope", None) or request.environ
 
 
 def request_line(request) -> str:
-    """The method and the path of a request, without its query: of a scope, of an environ, or of a
-    request of Django, or of the current one of Flask."""
-    if request is None:
-        request = sys.modules["flask"].request
-    if not isinstance(request, dict):
-        request = getattr(request, "scope", None) or request.environ
-    if "REQUEST_METHOD" in request:
-        method, path = request["REQUEST_METHOD"], request["RAW_URI"].partition("?")[0]
-    else:
-        method = request.get("method", "WEBSOCKET")
-        path = request["raw_path"].decode("latin-1")
-    return beginning(f"{method} {path}", _REQUEST_BYTES)
+    """The method and the path of a request, without its query."""
+    given = _given(request)
+    if "REQUEST_METHOD" in given:
+        return f"{given['REQUEST_METHOD']} {given['RAW_URI'].partition('?')[0]}"
+    return f"{given.get('method', 'WEBSOCKET')} {given['raw_path'].decode('latin-1')}"
+
+
+def trace_id(request) -> str | None:
+    """The identity of the trace of a request, if its fields have one."""
+    try:
+        given = _given(request)
+        if "REQUEST_METHOD" in given:
+            fields = {name: given.get(f"HTTP_{name.upper().replace('-', '_')}", "")
+                      for name in _TRACE_FIELDS}
+        else:
+            fields = {name.decode("latin-1"): value.decode("latin-1")
+                      for name, value in given["headers"]}
+    except Exception:
+        # The application may have changed what it was given.
+        return None
+    found = (_TRACE.match(fields.get(name, "")) for name in _TRACE_FIELDS)
+    return next((one[1] for one in found if one), None)
 
 
 def beginning(text: str, most: int) -> str:

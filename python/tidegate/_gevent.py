@@ -14,7 +14,7 @@ import time
 # As in `tidegate`, which imports this module first.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from tidegate import _store, _tidegate
+    from tidegate import _errors, _store, _tidegate
 
 #: How often the hub reports that it runs, and when it is late, in seconds.
 _BEAT = 0.5
@@ -70,9 +70,14 @@ def forked() -> None:
     gevent.reinit()
 
 
-def run(worker: "_tidegate.Worker", application, settings: dict) -> bool:
+def run(
+    worker: "_tidegate.Worker",
+    application,
+    settings: dict,
+    report: "_errors.Reporter",
+) -> bool:
     """Serves an application until the process ends; returns whether all greenlets have ended."""
-    return _Server(worker, application, settings).run()
+    return _Server(worker, application, settings, report).run()
 
 
 class FileWrapper:
@@ -96,19 +101,25 @@ class FileWrapper:
 
 
 class _Server:
-    def __init__(self, worker: "_tidegate.Worker", application, settings: dict) -> None:
+    def __init__(
+        self,
+        worker: "_tidegate.Worker",
+        application,
+        settings: dict,
+        report: "_errors.Reporter",
+    ) -> None:
         import gevent.event
         import gevent.hub
         import gevent.pool
 
-        from tidegate import _errors, _wsgi
+        from tidegate import _wsgi
 
         self._worker = worker
         self._application = application
         self._hub = gevent.hub.get_hub()
         self._pool = gevent.pool.Pool(settings.get("greenlets") or 1000)
         self._stopped = gevent.event.Event()
-        self._report = _errors.Reporter(worker, "WSGI")
+        self._report = report
         self._requests = worker.greenlets(
             application,
             root_path=settings.get("root_path") or "",

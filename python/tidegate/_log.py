@@ -72,19 +72,19 @@ class Formatter(logging.Formatter):
         if record.stack_info:
             trace = "\n".join(filter(None, [trace, self.formatStack(record.stack_info)]))
         message = record.getMessage()
-        fields = {"logger": record.name, **_position()}
+        fields = {"logger": record.name, **_position(record)}
         return self._lines.line(record.created, level, message, trace, **fields)
 
 
-def _position() -> dict[str, str]:
-    """The current span, if the application uses OpenTelemetry: a line belongs to its trace."""
-    api = sys.modules.get("opentelemetry.trace")
-    if api is None:
-        return {}
-    context = api.get_current_span().get_span_context()
-    if not context.is_valid:
-        return {}
-    return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+def _position(record: logging.LogRecord) -> dict[str, str]:
+    """The trace that a line belongs to: that of the current span, if the application uses
+    OpenTelemetry, or of the request that the server logs something about."""
+    if api := sys.modules.get("opentelemetry.trace"):
+        context = api.get_current_span().get_span_context()
+        if context.is_valid:
+            return {"trace_id": f"{context.trace_id:032x}", "span_id": f"{context.span_id:016x}"}
+    trace = getattr(record, "tidegate_trace_id", None)
+    return {} if trace is None else {"trace_id": trace}
 
 
 class StdoutEvents(io.TextIOBase):

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable
 from http import HTTPStatus
 
-from tidegate import _running
-from tidegate._log import logger
+from tidegate import _errors, _running
 
 FIELD = "tidegate-profile"
 _INTERVAL = 0.001
@@ -183,13 +182,13 @@ class Profiler:
             if message["type"] == "http.response.start":
                 status = message["status"]
 
-        request = _running.Request(scope["method"], scope["path"], asyncio.get_running_loop())
+        request = _running.Request(scope, asyncio.get_running_loop())
         profile = Profile(request)
         profile.start()
         try:
             await request.wait_for(application, scope, receive, sends)
         except Exception as error:
-            logger.error("Exception in ASGI application", exc_info=error)
+            _errors.log("ASGI", error, _errors.trace_id(scope))
         finally:
             profile.end()
         accept = b",".join(value for name, value in scope["headers"] if name == b"accept")
@@ -225,14 +224,13 @@ class Profiler:
             status = int(line[:3])
             return lambda data: None
 
-        path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-        request = _running.Request(environ["REQUEST_METHOD"], path, None)
+        request = _running.Request(environ, None)
         profile = Profile(request)
         profile.start()
         try:
             request.call(_consume, application, environ, starts)
         except Exception as error:
-            logger.error("Exception in WSGI application", exc_info=error)
+            _errors.log("WSGI", error, _errors.trace_id(environ))
         finally:
             profile.end()
         kind, body = self._result(profile, status, environ.get("HTTP_ACCEPT", ""))

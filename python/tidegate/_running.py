@@ -35,9 +35,14 @@ _current: contextvars.ContextVar["Request | None"] = contextvars.ContextVar(
 class Request:
     """A request in the application; ``begin`` it in its Task, thread or greenlet."""
 
-    def __init__(self, method: str, path: str, loop: asyncio.AbstractEventLoop | None) -> None:
-        self.method = method
-        self.path = path
+    def __init__(self, given: dict, loop: asyncio.AbstractEventLoop | None) -> None:
+        #: The scope or the environ.
+        self.given = given
+        if loop is not None:
+            self.method, self.path = given["method"], given["path"]
+        else:
+            self.method = given["REQUEST_METHOD"]
+            self.path = given.get("SCRIPT_NAME", "") + given.get("PATH_INFO", "")
         self.began = time.monotonic()
         self._loop = loop
         self._task = None if loop is None else asyncio.current_task(loop)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from tidegate import _running
+from tidegate import _errors, _running
 
 logger = logging.getLogger("tidegate.slow")
 
@@ -56,8 +56,7 @@ class SlowRequests:
             if scope["type"] != "http":
                 await application(scope, receive, send)
                 return
-            request = _running.Request(
-                scope["method"], scope["path"], asyncio.get_running_loop())
+            request = _running.Request(scope, asyncio.get_running_loop())
 
             async def sends(message):
                 if message["type"] == "http.response.start":
@@ -76,8 +75,7 @@ class SlowRequests:
         """A WSGI application around another one."""
 
         def observed(environ, start_response):
-            path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-            request = _running.Request(environ["REQUEST_METHOD"], path, None)
+            request = _running.Request(environ, None)
 
             def starts(*arguments):
                 self._end(request)
@@ -129,7 +127,8 @@ class SlowRequests:
             logger.warning(
                 "the response of a slow request has not begun: %s %r after=%.3fs %s=%s",
                 request.method, request.path, now - request.began,
-                "runs_in" if runs else "waits_in", _running.line(stack))
+                "runs_in" if runs else "waits_in", _running.line(stack),
+                extra=_errors.of_trace(_errors.trace_id(request.given)))
         if len(late) > _LINES:
             logger.warning("%d more slow requests", len(late) - _LINES)
         return left

@@ -12,6 +12,7 @@ import pickle
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import CancelledError, Future
 
 from tidegate import _store, _task_queue, broadcast, tasks
@@ -68,7 +69,14 @@ def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
 class Runner:
     """The threads that run the jobs of this process."""
 
-    def __init__(self, threads: int, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self,
+        threads: int,
+        loop: asyncio.AbstractEventLoop | None = None,
+        record: Callable[[BaseException, str], None] | None = None,
+    ) -> None:
+        #: Records what a job has raised, with its name, for the admin API.
+        self._record = record
         self._changed = threading.Condition()
         self._changes = 0
         self._is_stopping = False
@@ -230,10 +238,10 @@ class Runner:
             alarm.cancel()
         if is_mine:
             try:
-                _report(attempt, number, value, error)
+                _report(attempt, number, value, error, self._record)
             except (tasks.JobCancelled, tasks.JobTimeout):
                 # It came after the function had returned. To report twice changes nothing.
-                _report(attempt, number, value, error)
+                _report(attempt, number, value, error, self._record)
 
     def _call(self, attempt: _Attempt, payload: bytes, job: tasks.Running):
         args, kwargs = pickle.loads(payload) if payload else ((), {})
@@ -269,7 +277,13 @@ async def _with_job(function, args: tuple, kwargs: dict, job: tasks.Running):
     return await function(*args, **kwargs)
 
 
-def _report(attempt: _Attempt, number: int, value: object, error: BaseException | None) -> None:
+def _report(
+    attempt: _Attempt,
+    number: int,
+    value: object,
+    error: BaseException | None,
+    record: Callable[[BaseException, str], None] | None,
+) -> None:
     """Tells the store how an attempt has ended."""
     task, id, queue = attempt.task, attempt.id, _task_queue.queue()
     if isinstance(error, CancelledError | tasks.JobTimeout | tasks.JobCancelled):
@@ -281,11 +295,13 @@ def _report(attempt: _Attempt, number: int, value: object, error: BaseException 
                         ("PUBLISH", queue.result_key(id), b"")]
         queue.call(*commands)
         return
-    reply = queue.call(queue.command("FAIL", id))[0]
     what = {tasks.JobTimeout: "it ran for longer than its timeout",
             tasks.JobCancelled: "it was cancelled"}.get(type(error))
     what = what or f"{type(error).__name__}: {error}"
     trace = None if isinstance(error, tasks.JobTimeout | tasks.JobCancelled) else error
+    if trace is not None and record is not None:
+        record(trace, task.name)
+    reply = queue.call(queue.command("FAIL", id))[0]
     if reply is not None and reply >= 0:
         logger.warning("attempt %d of the job %d of %s failed, the next one is in %.1f s: %s",
                        number, id, task.name, reply / 1000, what, exc_info=trace)
@@ -314,11 +330,15 @@ def run_waiting() -> int:
     return count
 
 
-def start(settings: dict, loop: asyncio.AbstractEventLoop | None = None) -> Runner | None:
+def start(
+    settings: dict,
+    record: Callable[[BaseException, str], None],
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> Runner | None:
     """Starts the threads, if the application has tasks."""
     threads = settings.get("task_threads", 4)
     if not tasks._tasks or threads == 0:
         return None
-    runner = Runner(threads, loop)
+    runner = Runner(threads, loop, record)
     runner.start()
     return runner

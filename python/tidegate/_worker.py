@@ -281,12 +281,13 @@ def run_asgi(
         loop.run_until_complete(lifespan.startup())
     except _lifespan.Failed as failed:
         raise StartupError(str(failed)) from None
+    report = _errors.Reporter(worker, "ASGI")
     server = worker.asgi(
         application,
         loop,
         root_path=settings.get("root_path") or "",
         state=lifespan.state if lifespan.is_supported else None,
-        report=_errors.Reporter(worker, "ASGI"),
+        report=report,
         on_stop=loop.stop,
     )
     loop.add_reader(server.fileno(), server.drain)
@@ -294,7 +295,7 @@ def run_asgi(
     # After the first steps of the request loops, which an eager Task makes at once: requests would
     # find none of them idle.
     loop.call_soon(loop.call_soon, worker.ready)
-    runner = start_tasks(settings, loop)
+    runner = start_tasks(settings, report, loop)
     try:
         loop.run_forever()
     finally:
@@ -312,6 +313,7 @@ def run_asgi(
 
 def start_tasks(
     settings: dict,
+    report: _errors.Reporter,
     loop: asyncio.AbstractEventLoop | None = None,
 ) -> "_task_runner.Runner | None":
     """Starts the threads for background jobs, if the application has any."""
@@ -319,7 +321,7 @@ def start_tasks(
         return None
     from tidegate import _task_runner
 
-    return _task_runner.start(settings, loop)
+    return _task_runner.start(settings, report.record, loop)
 
 
 def stop_tasks(worker: "_tidegate.Worker", runner: "_task_runner.Runner | None") -> None:
@@ -343,10 +345,11 @@ async def cancel(tasks: Iterable[asyncio.Task]) -> None:
 
 def run_wsgi(worker: "_tidegate.Worker", application, settings: dict) -> bool:
     """Runs a WSGI application until the process ends; returns whether all its threads ended."""
+    report = _errors.Reporter(worker, "WSGI")
     if settings.get("threads") == "gevent":
-        runner = start_tasks(settings)
+        runner = start_tasks(settings, report)
         try:
-            return _gevent.run(worker, application, settings)
+            return _gevent.run(worker, application, settings, report)
         finally:
             stop_tasks(worker, runner)
     server = worker.wsgi(
@@ -355,11 +358,11 @@ def run_wsgi(worker: "_tidegate.Worker", application, settings: dict) -> bool:
         threads=settings.get("threads") or 0,
         multiprocess=(settings.get("processes") or 1) > 1,
         errors=_wsgi.Errors(),
-        report=_errors.Reporter(worker, "WSGI"),
+        report=report,
         complain=_wsgi.complain,
     )
     worker.ready()
-    runner = start_tasks(settings)
+    runner = start_tasks(settings, report)
     try:
         return server.run()
     finally:

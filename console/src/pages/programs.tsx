@@ -60,7 +60,7 @@ function LastErrors({ errors }: { errors: ErrorRecord[] }) {
   );
 }
 
-/** Failures of processes and exceptions of requests, the latest first. */
+/** Failures of processes and exceptions of requests and jobs, the latest first. */
 function errorsOf(app: App): ErrorRecord[] {
   return [...app.failures, ...app.errors].sort((a, b) => b.at.localeCompare(a.at));
 }
@@ -118,7 +118,7 @@ function Apps({ apps, onChange }: { apps: App[]; onChange: () => void }) {
             ))}
           </Table>
           <LastErrors errors={errorsOf(app)} />
-          {app.failures.length + app.errors.length === 0 && <p class="soft">No process and no request has failed.</p>}
+          {app.failures.length + app.errors.length === 0 && <p class="soft">No process, request or job has failed.</p>}
         </section>
       ))}
     </>

@@ -326,9 +326,10 @@ endpoints! {
     GET "/v1/apps" [] Read Apps
         "Applications that run in processes of their own, and their workers. `failures` are the \
          last 32 processes that could not be started, have ended by themselves or were killed, \
-         with the stack where it is known. `errors` are the last 32 exceptions of requests: when \
-         each happened last and first, its worker, method and path of its `request` without the \
-         query, its type and `message`, and the last 16 KiB of the traceback. What is repeated is \
+         with the stack where it is known. `errors` are the last 32 exceptions of requests and \
+         background jobs: when each happened last and first, its worker, method and path of its \
+         `request` without the query or `JOB` and the name of the job, its type and `message`, \
+         the last 16 KiB of the traceback, and the `trace_id` of the request. What is repeated is \
          counted in `times`.";
     POST "/v1/apps/{name}/reload" [] Write AppReload
         "Replaces the processes of an application, one after the other, each when the new one is \

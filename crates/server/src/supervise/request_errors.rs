@@ -1,5 +1,5 @@
-//! The exceptions that requests raise in a worker process: as its messages have them, and the list
-//! of its group that they are added to.
+//! The exceptions that requests and jobs raise in a worker process: as its messages have them, and
+//! the list of its group that they are added to.
 
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ pub(super) fn to_json(errors: &[ErrorRecord]) -> Value {
             "request": error.request,
             "message": error.message,
             "traceback": error.traceback,
+            "trace_id": error.trace_id,
         })
     };
     errors.iter().map(one).collect()
@@ -47,6 +48,7 @@ pub(super) fn from_json(value: &Value) -> Option<Vec<ErrorRecord>> {
             request: text("request"),
             message: text("message")?,
             traceback: text("traceback")?,
+            trace_id: text("trace_id"),
             ..ErrorRecord::default()
         })
     };
@@ -66,6 +68,7 @@ mod tests {
             request: Some("GET /<b>".to_owned()),
             message: "ValueError: \u{fffd}\0".to_owned(),
             traceback: "Traceback\n  File \"shop.py\", line 3\n".to_owned(),
+            trace_id: Some("0af7651916cd43dd8448eb211c80319c".to_owned()),
             ..ErrorRecord::default()
         };
         let received = from_json(&to_json(std::slice::from_ref(&sent))).expect("a message");

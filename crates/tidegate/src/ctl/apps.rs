@@ -15,9 +15,10 @@ pub(crate) fn apps_text(apps: &Value) -> String {
     }
     let mut page = columns(&rows, 0);
     for app in list(apps, "apps") {
-        for (member, what) in
-            [("failures", "failures of its processes"), ("errors", "exceptions of its requests")]
-        {
+        for (member, what) in [
+            ("failures", "failures of its processes"),
+            ("errors", "exceptions of its requests and jobs"),
+        ] {
             add_errors(&mut page, &format!("{}: the last {what}", text(app, "name")), &app[member]);
         }
     }
@@ -48,7 +49,7 @@ shop  0       ready  9        4         1          50 MiB  1
 shop: the last failures of its processes
 then worker 1: it was ended by signal 9
 
-shop: the last exceptions of its requests
+shop: the last exceptions of its requests and jobs
 now GET /a, worker 0 (3 times): ValueError: \\u{1b}[2J
   of two lines
   Traceback:
