@@ -1,4 +1,5 @@
-"""The application's prometheus_client registry in /metrics, of all workers."""
+"""The application's prometheus_client registry in /metrics, of all workers, and what the server
+measures of the interpreter."""
 
 import os
 import re
@@ -55,6 +56,9 @@ def handle(path):
         REGISTRY.register(Waiting())
     if path == "/continues":
         CONTINUES.set()
+    if path == "/blocks":
+        note("blocks")
+        os.read(os.pipe()[0], 1)
     if path == "/computes":
         threading.Thread(target=compute, daemon=True).start()
     return str(os.getpid()).encode()
@@ -170,6 +174,28 @@ def test_waits_for_the_gil_are_measured(start_server, tmp_path, interface):
     while gil_wait(scrape(path)) < 0.004:
         assert time.monotonic() < deadline
         server.get("/")
+
+
+@pytest.mark.parametrize(("interface", "options"), [
+    ("asgi", {"loop": "asyncio"}), ("asgi", {"loop": "uvloop"}),
+    ("wsgi", {"threads": 1}), ("wsgi", {"threads": "gevent"}),
+], ids=["asyncio", "uvloop", "thread", "gevent"])
+def test_the_lag_of_a_loop_that_is_blocked_grows(start_server, tmp_path, interface, options):
+    pytest.importorskip("gevent")
+    target = "app" if interface == "asgi" else "wsgi"
+    server = start_server(f"test_own_metrics:{target}", interface, timeout=0, graceful_timeout=0,
+                          environment={"XDG_RUNTIME_DIR": str(tmp_path)}, **options)
+    path = tmp_path / "tidegate" / f"{server.process.pid}.sock"
+    lag = re.compile(r'^tidegate_app_loop_lag_seconds\{app="main",worker="0"\} (\S+)$', re.M)
+    server.get("/")
+    assert float(lag.search(scrape(path))[1]) == 0
+    with server.connect() as client:
+        client.send("GET /blocks HTTP/1.1\r\nhost: a\r\n\r\n")
+        server.note("blocks")
+        deadline = time.monotonic() + 60
+        while float(lag.search(scrape(path))[1]) < 1.5:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def gil_wait(metrics):
