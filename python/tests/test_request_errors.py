@@ -189,6 +189,14 @@ def test_fields_that_name_a_trace(name, value, found):
     assert _errors.trace_id({"type": "http", "headers": headers}) == found
 
 
+@pytest.mark.parametrize("changed", [
+    {}, {"headers": None}, {"headers": [("traceparent", "")]}, {"headers": [(b"traceparent", 5)]},
+    {"REQUEST_METHOD": "GET", "HTTP_TRACEPARENT": 5},
+])
+def test_what_an_application_has_changed_names_no_trace(changed):
+    assert _errors.trace_id(changed) is None
+
+
 def test_exceptions_with_other_causes_have_tracebacks_of_their_own(stage):
     server, admin = stage
     causes = ("hidden1", "hidden2")

@@ -139,11 +139,11 @@ def trace_id(request) -> str | None:
         else:
             fields = {name.decode("latin-1"): value.decode("latin-1")
                       for name, value in given["headers"]}
+        found = (_TRACE.match(fields.get(name, "")) for name in _TRACE_FIELDS)
+        return next((one[1] for one in found if one), None)
     except Exception:
         # The application may have changed what it was given.
         return None
-    found = (_TRACE.match(fields.get(name, "")) for name in _TRACE_FIELDS)
-    return next((one[1] for one in found if one), None)
 
 
 def beginning(text: str, most: int) -> str:
