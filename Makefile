@@ -103,7 +103,7 @@ rustdoc: ## build the documentation of our crates; a warning is an error
 	  RUSTDOCFLAGS="-D warnings" cargo doc --quiet $(TESTED) --no-deps
 
 .PHONY: wheel
-wheel: prepare-build ## build a release wheel for each CPython here, into dist/
+wheel: prepare-build ## build a release wheel for each CPython here, into dist/ (PYTHONS=3.13 WHEEL_PROFILE=local: sooner, and slower)
 	@scripts/python wheel
 
 .PHONY: fmt
