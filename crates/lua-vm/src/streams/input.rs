@@ -143,6 +143,7 @@ impl InputBuffer {
         let unread = &self.unread(room)[from..];
         let at = match delimiter {
             [byte] => find_byte(*byte, unread),
+            [first, last] => find_pair(*first, *last, unread),
             [.., last] => find_by_last(unread, delimiter, *last),
             [] => Some(0),
         };
@@ -183,7 +184,20 @@ impl InputBuffer {
     }
 }
 
-/// The last byte of a delimiter is the rarer one in lines that end with CR LF.
+/// The first place of two bytes, such as CR LF, of which the last is the rarer one.
+#[inline]
+fn find_pair(first: u8, last: u8, unread: &[u8]) -> Option<usize> {
+    let mut start = 0;
+    loop {
+        start += find_byte(last, unread.get(start + 1..)?)?;
+        if unread[start] == first {
+            return Some(start);
+        }
+        start += 1;
+    }
+}
+
+/// The last byte of a delimiter is the one that is looked for first.
 fn find_by_last(unread: &[u8], delimiter: &[u8], last: u8) -> Option<usize> {
     let mut start = 0;
     loop {
@@ -281,6 +295,9 @@ mod tests {
         let room = arrive(&mut input, b"\n\n\rab\r\n");
         assert_eq!(input.find(&delimiter(b"\r\n"), &room), Some(7));
         assert_eq!(input.find(&delimiter(b"b\r\n"), &room), Some(7));
+        assert_eq!(input.find(&delimiter(b"\n\n"), &room), Some(2));
+        assert_eq!(input.find(&delimiter(b"\n\r"), &room), Some(3));
+        assert_eq!(input.find(&delimiter(b"\r\r"), &room), None);
     }
 
     #[test]

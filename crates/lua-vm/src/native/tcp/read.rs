@@ -37,14 +37,15 @@ unsafe extern "C-unwind" fn read(state: LuaState) -> c_int {
     // SAFETY: the delimiter is copied before anything is waited for.
     unsafe {
         let (handle, count) = connection_of_frequent_call(state);
-        if count >= 2 && ffi::lua_type(state, 2) == ffi::LUA_TNUMBER {
+        let kind = type_of_second(state, count);
+        if kind == ffi::LUA_TNUMBER {
             let Ok(bytes) = usize::try_from(ffi::luaL_checkinteger(state, 2)) else {
                 return ffi::luaL_argerror(state, 2, c"a negative count".as_ptr());
             };
             let timeout = timeout_argument(state, 3, count);
             return attempt(state, handle, ReadRequest::Bytes(bytes), timeout);
         }
-        delimited(state, handle, count)
+        delimited(state, handle, kind, count)
     }
 }
 
@@ -53,23 +54,34 @@ unsafe extern "C-unwind" fn read_line(state: LuaState) -> c_int {
     // SAFETY: as `read`.
     unsafe {
         let (handle, count) = connection_of_frequent_call(state);
-        if count < 2 || ffi::lua_type(state, 2) == ffi::LUA_TNIL {
+        let kind = type_of_second(state, count);
+        if kind <= ffi::LUA_TNIL {
             let timeout = timeout_argument(state, 3, count);
             return attempt(state, handle, ReadRequest::Delimiter(b"\n"), timeout);
         }
-        delimited(state, handle, count)
+        delimited(state, handle, kind, count)
     }
 }
 
-/// Reads up to the delimiter that is the second of `count` arguments.
+/// The type of the second of `count` arguments.
+///
+/// # Safety
+/// `state` runs a raw function.
+#[inline]
+unsafe fn type_of_second(state: LuaState, count: c_int) -> c_int {
+    // SAFETY: promised by the caller.
+    if count < 2 { ffi::LUA_TNONE } else { unsafe { ffi::lua_type(state, 2) } }
+}
+
+/// Reads up to the delimiter that is the second of `count` arguments, of this type.
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
 #[inline]
-unsafe fn delimited(state: LuaState, handle: StreamHandle, count: c_int) -> c_int {
+unsafe fn delimited(state: LuaState, handle: StreamHandle, kind: c_int, count: c_int) -> c_int {
     // SAFETY: promised by the caller; the string is an argument.
     unsafe {
-        if count < 2 || ffi::lua_type(state, 2) != ffi::LUA_TSTRING {
+        if kind != ffi::LUA_TSTRING {
             return ffi::luaL_argerror(state, 2, c"a count or a delimiter expected".as_ptr());
         }
         let delimiter = stack::bytes(state, 2).unwrap_or_default();
