@@ -24,7 +24,7 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
 
 /// Prints JSON, indented.
 pub(crate) fn print_json(value: &Value) -> Result<(), Failure> {
-    print(&json_for_terminal(&format!("{value:#}\n")))
+    print_bytes(json_for_terminal(&format!("{value:#}\n")).as_bytes())
 }
 
 /// Adds one line, as a terminal shows it.

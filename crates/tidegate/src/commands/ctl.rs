@@ -141,7 +141,7 @@ impl Ctl {
             CtlCommand::Top(command) => command.run(&client),
             CtlCommand::Routes { json } => {
                 let routes = client.ask("GET", "/v1/routes")?;
-                if json { print_json(&routes) } else { print(&routes_table(&routes)) }
+                show(&routes, json, routes_table)
             }
             CtlCommand::Upstreams(command) => command.run(&client),
             CtlCommand::Apps(command) => command.run(&client),
@@ -160,6 +160,11 @@ impl Ctl {
             }
         }
     }
+}
+
+/// Prints a response of the API as JSON, or as text for people.
+fn show(response: &Value, json: bool, text: impl FnOnce(&Value) -> String) -> Result<(), Failure> {
+    if json { print_json(response) } else { print(&text(response)) }
 }
 
 fn status(client: &Client, json: bool) -> Result<(), Failure> {

@@ -1,9 +1,9 @@
 //! `tidegate ctl apps`: the processes of applications, and the last errors.
 
 use super::named::only_named;
+use super::show;
 use crate::ctl::{Client, apps_text};
 use crate::failure::Failure;
-use crate::output::{print, print_json};
 
 /// Show applications: their processes, and the last errors with their stacks
 #[derive(Debug, clap::Args)]
@@ -22,9 +22,6 @@ impl AppsOf {
         if let Some(name) = &self.name {
             only_named(&mut apps["apps"], name, "app")?;
         }
-        match self.json {
-            true => print_json(&apps),
-            false => print(&apps_text(&apps)),
-        }
+        show(&apps, self.json, apps_text)
     }
 }

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::show;
 use crate::ctl::{Client, caches_table, preview_text, top_entries_tables};
 use crate::failure::Failure;
 use crate::output::{print, print_json};
@@ -79,17 +80,17 @@ impl CachesOf {
     pub(super) fn run(self, client: &Client) -> Result<(), Failure> {
         let Some(name) = &self.name else {
             let caches = client.ask("GET", "/v1/caches")?;
-            return show(&caches, &caches_table(&caches), self.json);
+            return show(&caches, self.json, caches_table);
         };
         let path = format!("/v1/caches/{}", encoded(name));
         if let Some(limit) = self.top {
             let top = client.ask("GET", &format!("{path}/top?limit={limit}"))?;
-            return show(&top, &top_entries_tables(&top), self.json);
+            return show(&top, self.json, top_entries_tables);
         }
         let Some(url) = &self.explain else {
             let cache = client.ask("GET", &path)?;
-            let table = caches_table(&json!({ "caches": [cache] }));
-            return show(&cache, &table, self.json);
+            let table = |cache: &Value| caches_table(&json!({ "caches": [cache] }));
+            return show(&cache, self.json, table);
         };
         let mut target = format!("{path}/explain?url={}", encoded(url));
         for field in &self.headers {
@@ -100,10 +101,6 @@ impl CachesOf {
             false => print(&client.text(&target)?),
         }
     }
-}
-
-fn show(answer: &Value, table: &str, json: bool) -> Result<(), Failure> {
-    if json { print_json(answer) } else { print(table) }
 }
 
 impl Purge {

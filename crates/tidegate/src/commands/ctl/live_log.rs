@@ -3,7 +3,7 @@
 use super::caches::encoded;
 use crate::ctl::{Client, request_text};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{print, print_bytes};
 use crate::terminal::json_for_terminal;
 
 /// Show the next finished request, with each step and its time; or all of them, as they happen
@@ -46,7 +46,7 @@ impl LogOf {
     pub(super) fn run(self, client: &Client) -> Result<(), Failure> {
         client.follow(&self.target(), |line| {
             if self.json {
-                return print(&format!("{}\n", json_for_terminal(line)));
+                return print_bytes(format!("{}\n", json_for_terminal(line)).as_bytes());
             }
             let request = serde_json::from_str(line).map_err(|error| {
                 Failure::Failed(format!("the server sent a line that is not JSON: {error}"))

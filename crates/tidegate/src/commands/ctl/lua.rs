@@ -1,8 +1,8 @@
 //! `tidegate ctl lua`: Lua files, and the last errors of their code.
 
+use super::show;
 use crate::ctl::{Client, lua_text};
 use crate::failure::Failure;
-use crate::output::{print, print_json};
 
 /// Show Lua files with what uses them, and the last errors of their code with their stacks
 #[derive(Debug, clap::Args)]
@@ -15,6 +15,6 @@ pub(super) struct LuaOf {
 impl LuaOf {
     pub(super) fn run(self, client: &Client) -> Result<(), Failure> {
         let lua = client.ask("GET", "/v1/lua")?;
-        if self.json { print_json(&lua) } else { print(&lua_text(&lua)) }
+        show(&lua, self.json, lua_text)
     }
 }

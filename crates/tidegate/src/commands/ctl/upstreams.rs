@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::caches::encoded;
 use super::named::only_named;
+use super::show;
 use crate::ctl::{Client, health_history_table, upstreams_table};
 use crate::failure::Failure;
-use crate::output::{print, print_json};
+use crate::output::print;
 
 /// Show upstreams and their servers, or change a server until the next reload
 #[derive(Debug, clap::Args)]
@@ -45,10 +46,7 @@ impl UpstreamsOf {
         if let (Some(name), true) = (&self.name, self.history) {
             let path = format!("/v1/upstreams/{}/history", encoded(name));
             let history = client.ask("GET", &path)?;
-            return match self.json {
-                true => print_json(&history),
-                false => print(&health_history_table(&history)),
-            };
+            return show(&history, self.json, health_history_table);
         }
         if let (Some(name), Some(server)) = (&self.name, &self.server) {
             client.post(&format!("/v1/upstreams/{}/servers", encoded(name)), &self.body(server))?;
@@ -60,10 +58,7 @@ impl UpstreamsOf {
         if let Some(name) = &self.name {
             only_named(&mut upstreams["upstreams"], name, "upstream")?;
         }
-        match self.json {
-            true => print_json(&upstreams),
-            false => print(&upstreams_table(&upstreams)),
-        }
+        show(&upstreams, self.json, upstreams_table)
     }
 
     fn body(&self, server: &str) -> Value {
