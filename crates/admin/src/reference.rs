@@ -3,14 +3,16 @@
 use crate::endpoints::ENDPOINTS;
 use std::fmt::Write;
 use telemetry::histogram::BOUNDS_US;
+use telemetry::limits::{ROUTES, SERIES_PER_FAMILY};
 use telemetry::{CloseReason, LimitHit, families};
 
 /// The page of all metrics, as Markdown.
 pub fn metrics_markdown() -> String {
-    let mut out = String::from(
+    let mut out = format!(
         "# Metrics\n\nEverything `/metrics` exports, in the order it stands there. Counters start \
-         at 0 with the process; a series appears once there is something to count. A family keeps \
-         a bounded number of label sets; what comes past that is added up under `other`.\n\n\
+         at 0 with the process; a series appears once there is something to count. A family has \
+         {SERIES_PER_FAMILY} label sets, or those of {ROUTES} routes; what comes past that is \
+         added up under `other`.\n\n\
          | name | type | unit | labels | meaning |\n|---|---|---|---|---|\n",
     );
     for family in families::ALL {

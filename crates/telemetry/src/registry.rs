@@ -34,6 +34,8 @@ type RouteCells = Vec<(usize, Arc<RouteMetrics>)>;
 struct RegistryState {
     workers: BTreeMap<usize, Arc<WorkerMetrics>>,
     routes: BTreeMap<String, RouteCells>,
+    /// True if a search at the limit found only routes in use, until the metrics are read.
+    has_full_routes: bool,
     families: BTreeMap<&'static str, SeriesSet>,
 }
 
@@ -82,16 +84,18 @@ impl Telemetry {
 
     /// Returns a worker's counters of a route; only that worker may write them. At the limit on
     /// names, routes that no plan uses any more are removed; if there are none, "other" is
-    /// returned.
+    /// returned, and none are looked for until the metrics are read: a plan of 100 000 routes asks
+    /// for all of them at once.
     pub fn route(&self, worker: usize, name: &str) -> Arc<RouteMetrics> {
         let mut state = self.state();
-        let routes = &mut state.routes;
+        let RegistryState { routes, has_full_routes, .. } = &mut *state;
         let mut key = cut(name, LABEL_BYTES).to_owned();
         if !routes.contains_key(&key) {
-            if routes.len() >= ROUTES {
+            if routes.len() >= ROUTES && !*has_full_routes {
                 routes.retain(|name, cells| {
                     name == OTHER || cells.iter().any(|(_, cell)| Arc::strong_count(cell) > 1)
                 });
+                *has_full_routes = routes.len() >= ROUTES;
             }
             if routes.len() >= ROUTES {
                 key = OTHER.to_owned();
@@ -169,6 +173,7 @@ impl Telemetry {
         }
         worker_samples(&state.workers, &mut samples);
         route_samples(&state.routes, &mut samples);
+        state.has_full_routes = false;
         drop(state);
         families::ALL
             .iter()
@@ -336,7 +341,11 @@ mod tests {
         telemetry.route(0, "late").finished(200, 1);
         let all = telemetry.collect();
         assert_eq!(value(&all, &families::REQUESTS, &["other", "2xx"]), Some(Value::Counter(1)));
+        telemetry.route(0, "late");
         drop((held, all));
+        telemetry.route(0, "not looked for again").finished(200, 1);
+        let all = telemetry.collect();
+        assert_eq!(value(&all, &families::REQUESTS, &["other", "2xx"]), Some(Value::Counter(2)));
         telemetry.route(0, "later").finished(200, 1);
         let all = telemetry.collect();
         assert_eq!(value(&all, &families::REQUESTS, &["later", "2xx"]), Some(Value::Counter(1)));

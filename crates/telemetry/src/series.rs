@@ -2,7 +2,7 @@
 //!
 //! A series is one label set; its value is the sum of its cells: one shared cell and one per
 //! worker. The number of series is bounded: at the limit, series without a handle are removed; if
-//! there are none, new ones add up under "other".
+//! there are none, new ones add up under "other" until the metrics are read.
 
 use crate::cell::{CachePadded, Counter, Gauge, SharedCounter, SharedGauge};
 use crate::escape::cut;
@@ -91,6 +91,8 @@ stored!(
 #[derive(Debug, Default)]
 pub(crate) struct SeriesSet {
     series: BTreeMap<Vec<String>, BTreeMap<Owner, Cell>>,
+    /// True if a search at the limit found only series with a handle, until the metrics are read.
+    is_full: bool,
 }
 
 impl SeriesSet {
@@ -99,8 +101,9 @@ impl SeriesSet {
         let mut key: Vec<String> =
             labels.iter().map(|value| cut(value, LABEL_BYTES).to_owned()).collect();
         if !labels.is_empty() && !self.series.contains_key(&key) {
-            if self.series.len() >= SERIES_PER_FAMILY {
+            if self.series.len() >= SERIES_PER_FAMILY && !self.is_full {
                 self.drop_unreferenced();
+                self.is_full = self.series.len() >= SERIES_PER_FAMILY;
             }
             if self.series.len() >= SERIES_PER_FAMILY {
                 key = vec![OTHER.to_owned(); labels.len()];
@@ -124,6 +127,7 @@ impl SeriesSet {
     /// Returns the sum of each series. A labelled gauge without a handle describes something that
     /// is gone (a server removed from the configuration) and is dropped; counters stay.
     pub(crate) fn collect(&mut self) -> Vec<Sample> {
+        self.is_full = false;
         self.series.retain(|labels, cells| {
             cells.retain(|_, cell| labels.is_empty() || !cell.is_gauge() || cell.is_referenced());
             !cells.is_empty()
@@ -186,7 +190,12 @@ mod tests {
         assert_eq!(samples.len(), SERIES_PER_FAMILY + 1);
         let other = samples.iter().find(|sample| sample.labels == ["other"]).unwrap();
         assert_eq!(other.value, Value::Counter(12));
+        set.cell::<SharedCounter>(&["looked for again"], None).add(1);
         drop(is_referenced);
+        set.cell::<SharedCounter>(&["not looked for"], None).add(1);
+        let samples = set.collect();
+        let other = samples.iter().find(|sample| sample.labels == ["other"]).unwrap();
+        assert_eq!(other.value, Value::Counter(14));
         set.cell::<SharedCounter>(&["room again"], None).inc();
         let left: Vec<_> = set.collect().into_iter().map(|sample| sample.labels).collect();
         assert_eq!(left, [["other"], ["room again"]]);
