@@ -25,6 +25,8 @@ pub struct Facts {
     pub kernel: String,
     pub governor: Option<String>,
     pub clocksource: Option<String>,
+    /// How TCP paces and limits what it sends: `bbr` delays packets by timers.
+    pub congestion_control: Option<String>,
     /// The hypervisor it runs on, if one is seen.
     pub virtualization: Option<String>,
     /// The share of CPU time since boot, 0 to 1, that the hypervisor gave to others.
@@ -44,6 +46,7 @@ pub fn facts() -> Facts {
         kernel: text("/proc/sys/kernel/osrelease").trim().to_owned(),
         governor: line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         clocksource: line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        congestion_control: line("/proc/sys/net/ipv4/tcp_congestion_control"),
         virtualization: virtualization(&cpuinfo),
         steal_share: Busy::now().map(|busy| busy.stolen as f64 / busy.all.max(1) as f64),
         load: text("/proc/loadavg").split(' ').next().and_then(|load| load.parse().ok()),

@@ -72,6 +72,7 @@ pub struct Machine {
     pub kernel: String,
     pub governor: Option<String>,
     pub clocksource: Option<String>,
+    pub congestion_control: Option<String>,
     /// The hypervisor or container it runs in, if one is seen.
     pub virtualization: Option<String>,
     /// The share of CPU time, 0 to 1, that the hypervisor gave to others during the run.

@@ -317,6 +317,7 @@ pub(crate) fn machine(data: &Data) -> String {
         |what: &str, value: &Option<String>| value.as_ref().map(|value| format!("{what} {value}"));
     parts.extend(named("governor", &machine.governor));
     parts.extend(named("clock", &machine.clocksource));
+    parts.extend(named("congestion control", &machine.congestion_control));
     parts.extend(machine.virtualization.clone());
     parts.extend(machine.steal_share.map(|share| format!("steal {}", percent(share))));
     parts.extend(machine.load.map(|load| format!("load {load:.2}")));
@@ -437,8 +438,8 @@ mod tests {
     fn a_machine_is_one_line() {
         assert_eq!(
             machine(&sample::data()).replace('\u{a0}', " "),
-            "2 × AMD EPYC 9004 <test>, 8.0 GiB, kernel 6.18.0, clock tsc, kvm, steal 0.4 %, \
-             load 0.35"
+            "2 × AMD EPYC 9004 <test>, 8.0 GiB, kernel 6.18.0, clock tsc, congestion \
+             control cubic, kvm, steal 0.4 %, load 0.35"
         );
     }
 }

@@ -133,6 +133,7 @@ fn machine() -> Machine {
         kernel: "6.18.0".to_owned(),
         governor: None,
         clocksource: Some("tsc".to_owned()),
+        congestion_control: Some("cubic".to_owned()),
         virtualization: Some("kvm".to_owned()),
         steal_share: Some(0.004),
         load: Some(0.35),

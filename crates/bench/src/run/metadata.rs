@@ -35,6 +35,7 @@ impl Schedule {
                 kernel: facts.kernel,
                 governor: facts.governor,
                 clocksource: facts.clocksource,
+                congestion_control: facts.congestion_control,
                 virtualization: facts.virtualization,
                 steal_share: facts.steal_share,
                 load: facts.load,
