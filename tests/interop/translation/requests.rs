@@ -19,7 +19,9 @@ pub(super) struct Row {
     pub(super) content: Option<&'static str>,
     pub(super) trailers: &'static [(&'static str, &'static str)],
     pub(super) decision: Decision,
-    /// The names of the servers that forward what Tidegate does not, or the reverse.
+    /// The names of the servers that forward what Tidegate does not, or the reverse; with a
+    /// question mark if that depends on what they see first, the content or the response of their
+    /// upstream.
     pub(super) others: &'static str,
 }
 
@@ -282,7 +284,9 @@ fn lengths() -> Vec<Row> {
         post(&[("content-length", "0")], Forwards("POST / HTTP/1.1|host: a|content-length: 0")),
         post(&[("content-length", "4")], Resets).content("hello"),
         post(&[("content-length", "6")], Resets).content("hello"),
-        post(&[("content-length", "0")], Resets).content("hello"),
+        // Go takes a length that it cannot read for 0. It forwards a request without content, and
+        // may have its response before it sees DATA, with which it would reset the stream.
+        post(&[("content-length", "0")], Resets).content("hello").unlike("go?"),
         // Go takes the first length, and none of a request without DATA.
         post(&[("content-length", "5")], Resets).unlike("go"),
         post(&[("content-length", "5"), ("content-length", "5")], Resets)
@@ -291,14 +295,16 @@ fn lengths() -> Vec<Row> {
         post(&[("content-length", "5"), ("content-length", "6")], Resets)
             .content("hello")
             .unlike("go"),
-        post(&[("content-length", "5, 5")], Resets).content("hello"),
-        post(&[("content-length", "+5")], Resets).content("hello"),
-        post(&[("content-length", "-5")], Resets).content("hello"),
-        post(&[("content-length", "0x5")], Resets).content("hello"),
-        post(&[("content-length", "5 ")], Resets).content("hello").unlike("node"),
-        post(&[("content-length", "")], Resets).content("hello"),
-        post(&[("content-length", "18446744073709551621")], Resets).content("hello"),
-        post(&[("content-length", "99999999999999999999999")], Resets).content("hello"),
+        post(&[("content-length", "5, 5")], Resets).content("hello").unlike("go?"),
+        post(&[("content-length", "+5")], Resets).content("hello").unlike("go?"),
+        post(&[("content-length", "-5")], Resets).content("hello").unlike("go?"),
+        post(&[("content-length", "0x5")], Resets).content("hello").unlike("go?"),
+        post(&[("content-length", "5 ")], Resets).content("hello").unlike("go? node"),
+        post(&[("content-length", "")], Resets).content("hello").unlike("go?"),
+        post(&[("content-length", "18446744073709551621")], Resets).content("hello").unlike("go?"),
+        post(&[("content-length", "99999999999999999999999")], Resets)
+            .content("hello")
+            .unlike("go?"),
         post(&[("content-length", "5"), ("transfer-encoding", "chunked")], Resets).content("hello"),
         // Content that looks like a message of HTTP/1.1 stays content.
         post(
