@@ -59,7 +59,7 @@ class Client:
         self.socket.settimeout(patience_s)
         self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._buffer = b""
+        self._buffer = bytearray()
 
     def send(self, data):
         self.socket.sendall(data if isinstance(data, bytes) else data.encode("latin-1"))
@@ -78,7 +78,8 @@ class Client:
         while mark not in self._buffer:
             if not self._more():
                 return None
-        found, _, self._buffer = self._buffer.partition(mark)
+        found = self._take(self._buffer.index(mark))
+        del self._buffer[:len(mark)]
         return found
 
     def exactly(self, count):
@@ -86,19 +87,22 @@ class Client:
         while len(self._buffer) < count:
             if not self._more():
                 break
-        found, self._buffer = self._buffer[:count], self._buffer[count:]
+        return self._take(count)
+
+    def _take(self, count):
+        found = bytes(self._buffer[:count])
+        del self._buffer[:count]
         return found
 
     def give_back(self, data):
         """Pushes bytes back, to be read again."""
-        self._buffer = data + self._buffer
+        self._buffer[:0] = data
 
     def rest(self):
         """Returns everything up to the end of the connection."""
         while self._more():
             pass
-        found, self._buffer = self._buffer, b""
-        return found
+        return self._take(len(self._buffer))
 
     def ended(self):
         """Waits for more bytes; True if the connection ends without any."""

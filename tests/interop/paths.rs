@@ -11,7 +11,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 /// How many targets are sent.
-const TARGETS: usize = 4000;
+const TARGETS: usize = 2000;
 
 /// What paths are made of: pieces that programs read differently.
 const PIECES: [&str; 52] = [

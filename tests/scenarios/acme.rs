@@ -20,6 +20,10 @@ use tempfile::TempDir;
 
 use crate::setup::fingerprint;
 
+const ORDERS: &str = "tidegate_acme_orders_total";
+/// The label of the orders that ended with a certificate.
+const ISSUED: [(&str, &str); 1] = [("result", "issued")];
+
 /// Pebble, as scripts/prepare installs it.
 fn pebble() -> Option<PathBuf> {
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/bin/pebble");
@@ -180,6 +184,12 @@ fn presented(server: &Tidegate, name: &str) -> Option<String> {
     exit.stdout.contains("does match").then_some(exit.stdout)
 }
 
+/// Waits until a certificate was issued, then until it is presented: to look costs three processes.
+fn first_certificate(server: &Tidegate) -> String {
+    server.wait_for_metric(ORDERS, &ISSUED, 1.0);
+    eventually_some("a certificate is presented", || presented(server, "a.test"))
+}
+
 fn fetch(server: &Tidegate, more: &[&str]) -> Exit {
     let port = server.address("secure").port();
     let (resolve, url) = (format!("a.test:{port}:127.0.0.1"), format!("https://a.test:{port}/"));
@@ -215,15 +225,13 @@ fn obtains(challenge: &str, domains: &str) {
         format!("challenge: {challenge}")
     };
     let server = site.launch(&format!("domains: {domains}, {hook}")).start();
-    let first = eventually_some("a certificate is presented", || presented(&server, "a.test"));
+    let first = first_certificate(&server);
     assert_eq!(fetch(&server, &[]).stdout, "hello");
     let alice = site.authority.issue_client("alice");
     server.write("alice.pem", alice.chain + &alice.key);
     let alice = server.path("alice.pem");
     let exit = fetch(&server, &["-i", "--cert", alice.to_str().expect("a path")]);
     assert!(exit.stdout.contains(&format!("x-client: {}\r\n", fingerprint(&alice))), "{exit:?}");
-    let labels = [("result", "issued")];
-    server.wait_for_metric("tidegate_acme_orders_total", &labels, 1.0);
     let labels = [("listener", "secure")];
     server.wait_for_metric("tidegate_certificate_expiry_seconds", &labels, 1e6);
     let files = stored(&server);
@@ -239,7 +247,7 @@ fn obtains(challenge: &str, domains: &str) {
     drop(server);
     let server = copy.start();
     assert_eq!(presented(&server, "a.test").as_deref(), Some(&*first));
-    assert_eq!(server.metrics().sum("tidegate_acme_orders_total", &[("result", "issued")]), 0.0);
+    assert_eq!(server.metrics().sum(ORDERS, &ISSUED), 0.0);
 }
 
 #[test]
@@ -276,11 +284,9 @@ admin: {{ bind: "127.0.0.1:0" }}
         upstream.address()
     );
     let server = Launch::new(&config).file("ca.pem", site.authority.pem()).start();
-    eventually_some("a certificate is presented", || presented(&server, "a.test"));
+    first_certificate(&server);
     // curl offers protocols, of which the stream knows none.
     assert_eq!(fetch(&server, &[]).stdout, "hello");
-    let labels = [("result", "issued")];
-    server.wait_for_metric("tidegate_acme_orders_total", &labels, 1.0);
 }
 
 #[test]
@@ -299,9 +305,10 @@ fn an_authority_that_is_down_is_asked_again_and_certificates_are_renewed() {
     assert_eq!(plain.body, b"hello", "the other listener serves");
     assert_eq!(presented(&server, "a.test"), None);
     let _pebble = site.pebble(&program, 30);
-    let first = eventually_some("a certificate is presented", || presented(&server, "a.test"));
-    eventually_some("a renewed certificate is presented", || {
-        presented(&server, "a.test").filter(|second| *second != first)
+    let first = first_certificate(&server);
+    server.wait_for_metric(ORDERS, &ISSUED, 2.0);
+    eventually("a renewed certificate is presented", || {
+        presented(&server, "a.test").is_some_and(|second| second != first)
     });
 }
 
@@ -328,7 +335,7 @@ fn a_certificate_is_renewed_early_if_the_authority_says_so() {
     let site = Site::new();
     let _pebble = site.pebble(&program, 60 * 60 * 24 * 90);
     let mut server = site.launch("domains: [a.test]").start();
-    let first = eventually_some("a certificate is presented", || presented(&server, "a.test"));
+    let first = first_certificate(&server);
     // What a lying authority says is bounded: malformed windows, one that ends before it begins,
     // and one long after the certificate has ended renew nothing now.
     for window in [
@@ -344,7 +351,7 @@ fn a_certificate_is_renewed_early_if_the_authority_says_so() {
         server = next.start();
         server.wait_for_log("event=acme_renewal_planned");
         assert_eq!(presented(&server, "a.test").as_deref(), Some(&*first), "{window}");
-        assert_eq!(server.metrics().sum("tidegate_acme_orders_total", &[]), 0.0, "{window}");
+        assert_eq!(server.metrics().sum(ORDERS, &[]), 0.0, "{window}");
     }
     // The certificate will be revoked, for example: its window has moved into the past.
     suggest(
@@ -362,11 +369,11 @@ fn a_certificate_is_renewed_early_if_the_authority_says_so() {
     drop(server);
     for next in launches {
         let server = next.start();
+        server.wait_for_metric(ORDERS, &ISSUED, 1.0);
         eventually("another certificate is presented", || {
             presented(&server, "a.test").is_some_and(|other| other != first)
         });
-        let issued = [("result", "issued")];
-        assert_eq!(server.metrics().sum("tidegate_acme_orders_total", &issued), 1.0, "once");
+        assert_eq!(server.metrics().sum(ORDERS, &ISSUED), 1.0, "once");
     }
 }
 
@@ -385,7 +392,7 @@ fn a_rejected_challenge_says_why_and_is_not_repeated_at_once() {
     let retry: u64 =
         retry.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a number");
     assert!(retry >= 600, "{line}");
-    server.wait_for_metric("tidegate_acme_orders_total", &[("result", "failed")], 1.0);
+    server.wait_for_metric(ORDERS, &[("result", "failed")], 1.0);
 }
 
 #[test]
@@ -404,7 +411,7 @@ fn an_account_is_bound_to_one_of_the_authority() {
         .launch(&format!("domains: [a.test], {external}"))
         .environment("MAC_KEY", "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG4")
         .start();
-    eventually_some("a certificate is presented", || presented(&server, "a.test"));
+    first_certificate(&server);
 }
 
 /// Responds to every request with 429 and a pause of two hours.

@@ -1,7 +1,7 @@
 //! Connections come and go against a Lua program, in good order and in bad: what the program holds
 //! afterwards is what it held before.
 //!
-//! Eight seconds, or what `LUA_SOAK_SECONDS` says (`make soak` says ten minutes).
+//! Five seconds, or what `LUA_SOAK_SECONDS` says (`make soak` says ten minutes).
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use scenarios::{Process, tidegate_binary};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 mod modules;
 
-const SECONDS: u64 = 8;
+const SECONDS: u64 = 5;
 const CLIENTS: u64 = 8;
 /// Allocators keep some of what they once needed: less than this is not growth.
 const GROWTH_BYTES: f64 = 4.0 * 1024.0 * 1024.0;

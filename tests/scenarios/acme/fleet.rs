@@ -4,11 +4,10 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use scenarios::{
-    Authority, Launch, Process, Tidegate, command_exists, eventually, eventually_some, free_port,
-    tidegate_binary,
+    Authority, Launch, Process, Tidegate, command_exists, eventually, free_port, tidegate_binary,
 };
 
-use super::{Site, pebble, presented, stored};
+use super::{ISSUED, ORDERS, Site, first_certificate, pebble, presented, stored};
 
 /// etcd with the configuration of a site.
 struct Etcd {
@@ -76,7 +75,7 @@ routes: [{{ handler: {{ respond: {{ body: hello }} }} }}]
 }
 
 fn orders(server: &Tidegate) -> f64 {
-    server.metrics().sum("tidegate_acme_orders_total", &[("result", "issued")])
+    server.metrics().sum(ORDERS, &ISSUED)
 }
 
 #[test]
@@ -95,7 +94,7 @@ fn servers_with_one_etcd_share_a_certificate_and_its_challenges() {
     first.wait_for_log("event=acme_failed");
     // So the second one orders, and the first one proves its name.
     let second = etcd.node("n2", free_port(), &site.authority);
-    let issued = eventually_some("a certificate is presented", || presented(&second, "a.test"));
+    let issued = first_certificate(&second);
     first.wait_for_log("event=acme_received");
     eventually("the same certificate is presented", || {
         presented(&first, "a.test").as_ref() == Some(&issued)

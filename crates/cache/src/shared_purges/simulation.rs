@@ -451,7 +451,7 @@ fn seeds(count: u64, broken: Broken) -> Totals {
 
 #[test]
 fn nothing_that_a_confirmed_purge_covers_is_served() {
-    let totals = seeds(300, Broken::Nothing);
+    let totals = seeds(200, Broken::Nothing);
     let Totals { hits, confirmed, gaps, owned, outdated, .. } = totals;
     let seen = format!(
         "{hits} hits, {confirmed} confirmed purges, {gaps} gaps, {owned} responses of other \

@@ -362,7 +362,7 @@ fn failures(seeds: std::ops::Range<u64>, nodes: usize, broken: Broken) -> Vec<St
 
 #[test]
 fn every_node_has_whole_revisions_and_in_the_end_the_last_one() {
-    assert_eq!(failures(0..300, 60, Broken::Nothing), Vec::<String>::new());
+    assert_eq!(failures(0..150, 60, Broken::Nothing), Vec::<String>::new());
 }
 
 #[test]
