@@ -56,7 +56,8 @@ pub(crate) fn compile(
     let consumers = ConsumerSet::new(std::mem::take(&mut settings.consumers), reader);
     let identity = IdentitySet::provide(&settings.identity, reader);
     let apps = apps::compile(&settings);
-    let declared = Declared { settings: &settings, apps: &apps, kinds };
+    let names = settings.upstreams.names().collect();
+    let declared = Declared { settings: &settings, upstreams: &names, apps: &apps, kinds };
     let mut chains = Chains::read(declared, reader);
     let (router, routes, unrouted) = routes::compile(declared, &mut chains, reader);
     let mentioned = mentions::check(&settings, &routes, &programs, reader);
@@ -72,8 +73,7 @@ pub(crate) fn compile(
     }
     let streamed = streams.iter().flat_map(|(_, stream)| stream.upstreams()).map(str::to_owned);
     let used = mentioned.into_iter().chain(streamed).collect();
-    unused(&settings, &chains, &routes, &used, reader);
-    unused_providers(&identity, reader);
+    unused(&settings, &chains, &identity, &routes, &used, reader);
     // With room for exactly these: a list made in place would have that of `Compiled`.
     let mut plans = Vec::with_capacity(routes.len());
     plans.extend(routes.into_iter().map(|route| route.plan));
@@ -117,12 +117,6 @@ fn export(
     reader: &mut Reader<'_>,
 ) -> Option<Arc<ExportPlan>> {
     settings.and_then(|settings| ExportPlan::new(settings, reader)).map(Arc::new)
-}
-
-fn unused_providers(identity: &IdentitySet, reader: &mut Reader<'_>) {
-    for name in identity.unused() {
-        reader.report().unused(name.span, "provider", name);
-    }
 }
 
 /// A country condition without a database would never match.
@@ -186,16 +180,16 @@ fn check_name(what: &str, name: &Spanned<String>, reader: &mut Reader<'_>) {
 fn unused(
     settings: &Settings,
     chains: &Chains,
+    identity: &IdentitySet,
     routes: &[routes::Compiled],
     used_elsewhere: &HashSet<String>,
     reader: &mut Reader<'_>,
 ) {
+    let handlers = routes.iter().flat_map(|route| route.plan.handlers());
+    let used: HashSet<&String> =
+        handlers.filter_map(|handler| handler.upstream()).map(|name| &name.value).collect();
     for (name, _) in &settings.upstreams.entries {
-        let used = |route: &routes::Compiled| {
-            let mut used = route.plan.handlers().filter_map(|handler| handler.upstream());
-            used.any(|used| used.value == name.value)
-        };
-        if !routes.iter().any(used) && !used_elsewhere.contains(&name.value) {
+        if !used.contains(&name.value) && !used_elsewhere.contains(&name.value) {
             reader.report().unused(name.span, "upstream", name);
         }
     }
@@ -215,6 +209,9 @@ fn unused(
     }
     for name in chains.unused() {
         reader.report().unused(name.span, "chain", name);
+    }
+    for name in identity.unused() {
+        reader.report().unused(name.span, "provider", name);
     }
     for (name, _) in &settings.listeners.entries {
         let used = |route: &routes::Compiled| {

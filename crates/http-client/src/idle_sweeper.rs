@@ -40,7 +40,10 @@ pub(super) struct IdleSweeper {
 impl IdleSweeper {
     pub(super) fn add(&self, pool: Rc<dyn SweptPool>) {
         let mut pools = self.pools.borrow_mut();
-        pools.retain(|pool| pool.strong_count() > 0);
+        if pools.len() == pools.capacity() {
+            // Not each time: a plan may have thousands of servers.
+            pools.retain(|pool| pool.strong_count() > 0);
+        }
         pools.push(Rc::downgrade(&pool));
     }
 

@@ -1,5 +1,7 @@
 //! The settings under `upstreams`.
 
+use std::collections::HashSet;
+
 use settings::{Duration, Key, Node, Percent, Reader, Setting, Size, Spanned};
 use tls_settings::UpstreamTlsSettings;
 use wire::proxy_protocol::Version;
@@ -322,10 +324,10 @@ fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<
         reader.error(place.span, "all servers are backups: one has to be a first choice");
     }
     let written = place.list().unwrap_or_default();
+    let mut known = HashSet::new();
     for (at, server) in upstream.servers.iter().enumerate() {
         let span = written.get(at).map_or(place.span, |node| node.span);
-        let address = &server.address.address;
-        if upstream.servers[..at].iter().any(|other| other.address.address == *address) {
+        if !known.insert(&server.address.address) {
             let message = format!("the server {} is listed twice", server.address);
             reader.error(span, message);
         }

@@ -1,5 +1,6 @@
 //! Compiles the handlers of routes and filters; names in their settings must be declared.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use plugin::{FilterPlan, HandlerPlan};
@@ -13,6 +14,8 @@ use crate::records::Settings;
 #[derive(Clone, Copy)]
 pub(super) struct Declared<'d> {
     pub(super) settings: &'d Settings,
+    /// The names of its upstreams.
+    pub(super) upstreams: &'d HashSet<&'d str>,
     pub(super) apps: &'d Apps,
     pub(super) kinds: &'d Kinds,
 }
@@ -26,7 +29,7 @@ impl Declared<'_> {
     ) -> Option<Arc<dyn HandlerPlan>> {
         let handler = self.kinds.handler(name, node, reader)?;
         if let Some(upstream) = handler.upstream()
-            && !self.settings.upstreams.names().any(|declared| declared == upstream.value)
+            && !self.upstreams.contains(&*upstream.value)
         {
             let declared = self.settings.upstreams.names();
             reader.report().dangling(upstream.span, "upstream", upstream, declared);
