@@ -13,7 +13,8 @@ mod probe;
 mod resolve;
 mod revive;
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use net::task::JoinHandle;
 use settings::{Address, Host};
 
 use crate::cluster::{Cluster, Snapshot};
-use crate::member::Member;
+use crate::member::{Member, ServerHealth};
 use crate::settings::HealthSettings;
 use crate::upstream_plan::DiscoverPlan;
 use crate::upstreams::Upstreams;
@@ -33,7 +34,8 @@ pub async fn run(upstreams: Arc<Upstreams>, names: Arc<Resolver>) {
     let mut running: HashMap<u64, AbortOnDrop> = HashMap::new();
     loop {
         let clusters = upstreams.all();
-        running.retain(|id, _| clusters.iter().any(|cluster| cluster.id == *id));
+        let ids: HashSet<u64> = clusters.iter().map(|cluster| cluster.id).collect();
+        running.retain(|id, _| ids.contains(id));
         for cluster in clusters {
             let names = &names;
             running
@@ -68,7 +70,26 @@ enum Job {
     Revive(Arc<Member>),
 }
 
+/// What no two jobs of an upstream have in common. A job keeps its server's health alive, so that
+/// its address stands for it.
+#[derive(PartialEq, Eq, Hash)]
+enum JobKey {
+    Discover,
+    Resolve(Address),
+    Check(*const ServerHealth),
+    Revive(*const ServerHealth),
+}
+
 impl Job {
+    fn key(&self) -> JobKey {
+        match self {
+            Job::Discover(_) => JobKey::Discover,
+            Job::Resolve(server) => JobKey::Resolve(server.clone()),
+            Job::Check(member, _) => JobKey::Check(Arc::as_ptr(&member.health)),
+            Job::Revive(member) => JobKey::Revive(Arc::as_ptr(&member.health)),
+        }
+    }
+
     fn is_same(&self, other: &Job) -> bool {
         match (self, other) {
             (Job::Discover(one), Job::Discover(other)) => {
@@ -89,16 +110,15 @@ impl Job {
 }
 
 async fn run_cluster(cluster: Arc<Cluster>, names: Arc<Resolver>) {
-    let mut running: Vec<(Job, AbortOnDrop)> = Vec::new();
+    let mut running: HashMap<JobKey, (Job, AbortOnDrop)> = HashMap::new();
     loop {
         let wanted = jobs(&cluster.snapshot());
-        running.retain(|(duty, _)| wanted.iter().any(|wanted| wanted.is_same(duty)));
-        for duty in wanted {
-            if running.iter().any(|(known, _)| known.is_same(&duty)) {
-                continue;
-            }
+        let by_key: HashMap<JobKey, &Job> = wanted.iter().map(|job| (job.key(), job)).collect();
+        running.retain(|key, (job, _)| by_key.get(key).is_some_and(|wanted| wanted.is_same(job)));
+        for job in &wanted {
+            let Entry::Vacant(entry) = running.entry(job.key()) else { continue };
             let cluster = cluster.clone();
-            let task = match duty.clone() {
+            let task = match job.clone() {
                 Job::Discover(plan) => {
                     AbortOnDrop::spawn(discover::keep(cluster, plan, names.clone()))
                 }
@@ -110,7 +130,7 @@ async fn run_cluster(cluster: Arc<Cluster>, names: Arc<Resolver>) {
                 }
                 Job::Revive(member) => AbortOnDrop::spawn(revive::keep(cluster, member)),
             };
-            running.push((duty, task));
+            entry.insert((job.clone(), task));
         }
         cluster.reshaped.notified().await;
     }
