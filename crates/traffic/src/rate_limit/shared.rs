@@ -181,10 +181,11 @@ impl SharedCell {
         let charge_ns = self.charge_ns(bucket, cost_ns, boost);
         let decision = bucket.take_ns(&self.paid_at, charge_ns, now_us * 1000);
         if matches!(decision, RateDecision::Allowed(_)) {
-            let before = self.used.fetch_add(cost_ns, Ordering::Relaxed);
+            // Before the use: a report in between would bound the debt of all by no burst.
+            self.burst_ns.store(bucket.burst_ns(), Ordering::Relaxed);
+            let before = self.used.fetch_add(cost_ns, Ordering::Release);
             if before == self.settled.load(Ordering::Relaxed) {
                 self.since_us.store(now_us, Ordering::Relaxed);
-                self.burst_ns.store(bucket.burst_ns(), Ordering::Relaxed);
             }
         }
         decision
@@ -213,7 +214,7 @@ impl SharedCell {
     /// What this server has to report at a time.
     pub(super) fn news(&self, now_us: u64) -> RateNews {
         let settled = self.settled.load(Ordering::Relaxed);
-        let used = self.used.load(Ordering::Relaxed).max(settled);
+        let used = self.used.load(Ordering::Acquire).max(settled);
         let late_us = now_us.saturating_sub(self.since_us.load(Ordering::Relaxed));
         let report = RateReport {
             // Rounded so that nothing is lost over many settlements.
