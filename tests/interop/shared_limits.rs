@@ -2,6 +2,7 @@
 //! It is killed, paused and restarted under load.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -98,9 +99,17 @@ fn is_allowed(server: &Tidegate, path: &str, user: &str) -> bool {
 
 /// Sends requests until so many were allowed, and some more that are not.
 pub(crate) fn use_up(server: &Tidegate, path: &str, user: &str, expected: usize) {
-    let mut allowed = 0;
+    let (mut allowed, mut rejected) = (0, 0);
     eventually(&format!("{expected} requests of {user} are allowed"), || {
-        allowed += usize::from(is_allowed(server, path, user));
+        if is_allowed(server, path, user) {
+            allowed += 1;
+        } else {
+            rejected += 1;
+            // For the report of a failure.
+            let settled = server.metrics().sum("tidegate_shared_limits_keys_total", &[]);
+            let counts = format!("{allowed} allowed, {rejected} rejected, {settled} settlements");
+            let _ = writeln!(std::io::stderr(), "{counts}");
+        }
         allowed == expected
     });
     assert!((0..5).all(|_| !is_allowed(server, path, user)), "more than {expected} of {user}");
