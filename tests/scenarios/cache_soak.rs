@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const SECONDS: u64 = 5;
-/// However slow the machine is: so many requests fetch more than the cache has room for, or than
-/// the small cache and its disk have.
+/// However slow the machine is: so many requests fetch more than the cache has room for.
 const REQUESTS: u64 = 20_000;
+/// So many fetch more than the small cache and its disk have room for.
 const REQUESTS_SMALL: u64 = 6_000;
 /// So many need all the memory that serving takes without a cache.
 const REQUESTS_UNCACHED: u64 = 3_000;

@@ -10,9 +10,9 @@ use telemetry::{CloseReason, LimitHit, families};
 pub fn metrics_markdown() -> String {
     let mut out = format!(
         "# Metrics\n\nEverything `/metrics` exports, in the order it stands there. Counters start \
-         at 0 with the process; a series appears once there is something to count. A family has \
-         {SERIES_PER_FAMILY} label sets, or those of {ROUTES} routes; what comes past that is \
-         added up under `other`.\n\n\
+         at 0 with the process; a series appears once there is something to count. A family has at \
+         most {SERIES_PER_FAMILY} label sets, and requests are counted for at most {ROUTES} \
+         routes; what comes past that is added up under `other`.\n\n\
          | name | type | unit | labels | meaning |\n|---|---|---|---|---|\n",
     );
     for family in families::ALL {

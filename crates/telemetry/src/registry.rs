@@ -35,7 +35,7 @@ struct RegistryState {
     workers: BTreeMap<usize, Arc<WorkerMetrics>>,
     routes: BTreeMap<String, RouteCells>,
     /// True if a search at the limit found only routes in use, until the metrics are read.
-    has_full_routes: bool,
+    is_route_table_full: bool,
     families: BTreeMap<&'static str, SeriesSet>,
 }
 
@@ -88,14 +88,14 @@ impl Telemetry {
     /// for all of them at once.
     pub fn route(&self, worker: usize, name: &str) -> Arc<RouteMetrics> {
         let mut state = self.state();
-        let RegistryState { routes, has_full_routes, .. } = &mut *state;
+        let RegistryState { routes, is_route_table_full, .. } = &mut *state;
         let mut key = cut(name, LABEL_BYTES).to_owned();
         if !routes.contains_key(&key) {
-            if routes.len() >= ROUTES && !*has_full_routes {
+            if routes.len() >= ROUTES && !*is_route_table_full {
                 routes.retain(|name, cells| {
                     name == OTHER || cells.iter().any(|(_, cell)| Arc::strong_count(cell) > 1)
                 });
-                *has_full_routes = routes.len() >= ROUTES;
+                *is_route_table_full = routes.len() >= ROUTES;
             }
             if routes.len() >= ROUTES {
                 key = OTHER.to_owned();
@@ -173,7 +173,7 @@ impl Telemetry {
         }
         worker_samples(&state.workers, &mut samples);
         route_samples(&state.routes, &mut samples);
-        state.has_full_routes = false;
+        state.is_route_table_full = false;
         drop(state);
         families::ALL
             .iter()

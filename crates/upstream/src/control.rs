@@ -70,8 +70,8 @@ enum Job {
     Revive(Arc<Member>),
 }
 
-/// What no two jobs of an upstream have in common. A job keeps its server's health alive, so that
-/// its address stands for it.
+/// What no two jobs of an upstream have in common. The health of a server is what results are
+/// written to; a job keeps it alive, so that its address in memory stands for it.
 #[derive(PartialEq, Eq, Hash)]
 enum JobKey {
     Discover,
@@ -90,20 +90,17 @@ impl Job {
         }
     }
 
+    /// True if a job with the same key does the same.
     fn is_same(&self, other: &Job) -> bool {
         match (self, other) {
             (Job::Discover(one), Job::Discover(other)) => {
                 one.settings.is_same_source(&other.settings)
                     && (&one.tls, &one.server_name) == (&other.tls, &other.server_name)
             }
-            (Job::Resolve(one), Job::Resolve(other)) => one == other,
             (Job::Check(one, settings), Job::Check(other, others)) => {
-                // The health is what results are written to: another member may have the same.
-                Arc::ptr_eq(&one.health, &other.health)
-                    && one.endpoint == other.endpoint
-                    && settings == others
+                one.endpoint == other.endpoint && settings == others
             }
-            (Job::Revive(one), Job::Revive(other)) => Arc::ptr_eq(&one.health, &other.health),
+            (Job::Resolve(_), Job::Resolve(_)) | (Job::Revive(_), Job::Revive(_)) => true,
             _ => false,
         }
     }

@@ -181,7 +181,7 @@ impl SharedCell {
         let charge_ns = self.charge_ns(bucket, cost_ns, boost);
         let decision = bucket.take_ns(&self.paid_at, charge_ns, now_us * 1000);
         if matches!(decision, RateDecision::Allowed(_)) {
-            // Before the use: a report in between would bound the debt of all by no burst.
+            // Before the use: Redis cuts a debt to the burst that is reported with it.
             self.burst_ns.store(bucket.burst_ns(), Ordering::Relaxed);
             let before = self.used.fetch_add(cost_ns, Ordering::Release);
             if before == self.settled.load(Ordering::Relaxed) {
