@@ -189,7 +189,7 @@ soak: prepare-bench ## load and reloads, two Lua programs, a full cache, for ten
 	TIDEGATE_BINARY=$(RELEASE_BINARY) CACHE_SOAK_SECONDS=600 \
 	  cargo test --package scenarios --test scenarios cache_soak -- --nocapture
 	CACHE_OBJECTS=1000000 cargo test --package cache --test memory -- --nocapture
-	TIDEGATE_SOAK_REQUESTS=1000000 SECONDS_MAX=3600 PYTEST="test_faults_clients.py -k memory -s" scripts/python test
+	TIDEGATE_SOAK_REQUESTS=1000000 SECONDS_MAX=3600 PYTEST="test_faults_clients.py -k memory -s -o faulthandler_timeout=0" scripts/python test
 
 .PHONY: fuzz
 fuzz: prepare-fuzz ## run every fuzz target in libFuzzer for five minutes
