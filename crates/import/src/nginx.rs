@@ -5,9 +5,11 @@
 //! are not read.
 
 mod closed;
+mod hosts;
 mod locations;
 mod parser;
 mod policies;
+mod upstreams;
 mod values;
 
 use super::writer::{Writer, list, quoted};
@@ -16,7 +18,8 @@ use parser::{Directive, parse};
 const HEAD: &str = "\
 Lines that begin with \"note:\" name what is not converted, with its line. Everywhere: prefixes \
 match whole segments; upstreams receive the client's Host, X-Forwarded-For and X-Forwarded-Proto \
-without a setting; upgrades to WebSocket pass; connections to upstreams are kept.";
+without a setting; upgrades to WebSocket pass; connections to upstreams are kept; time-outs are \
+those of an upstream, not of a location.";
 
 /// Returns our configuration as YAML, or why the input is not a configuration of nginx.
 pub fn convert(text: &str, from: &str) -> Result<String, String> {
@@ -51,7 +54,7 @@ pub fn convert(text: &str, from: &str) -> Result<String, String> {
     for (number, server) in servers.iter().enumerate() {
         locations::write(server, level, &listeners, &mut upstreams, &mut routes, number + 1);
     }
-    write_upstreams(level, &upstreams, &mut out);
+    upstreams::write(level, &upstreams, &mut out);
     let routes = routes.finish();
     if !routes.contains("- name: ") {
         return Err(format!("{from} has no server with an address that can be converted"));
@@ -134,89 +137,6 @@ fn certificate(server: &Directive) -> Option<String> {
     let file = |name| server.all(name).next().and_then(|one| one.arguments.first());
     let (cert, key) = (file("ssl_certificate")?, file("ssl_certificate_key")?);
     Some(format!("{{ cert: {}, key: {} }}", quoted(cert), quoted(key)))
-}
-
-/// Writes the upstreams that routes use: those of the file, and addresses in `proxy_pass`.
-fn write_upstreams(level: &[Directive], used: &[(String, String)], out: &mut Writer) {
-    let declared = level.iter().filter(|one| one.name == "upstream");
-    let is_used = |one: &&Directive| {
-        let name = super::pike::name_of(one.arguments.first().map_or("", |name| name));
-        used.iter().any(|(known, _)| *known == name)
-    };
-    let (declared, unused): (Vec<&Directive>, Vec<&Directive>) = declared.partition(is_used);
-    out.notes(0, &unused.iter().map(|one| one.not_converted()).collect::<Vec<_>>());
-    if declared.is_empty() && used.is_empty() {
-        return;
-    }
-    out.line(0, "upstreams:");
-    for upstream in &declared {
-        let name = super::pike::name_of(upstream.arguments.first().map_or("", |name| name));
-        let scheme = used.iter().find(|(known, _)| *known == name).map_or("", |(_, s)| s);
-        write_upstream(upstream, &name, scheme, out);
-    }
-    for (name, address) in used {
-        let is_declared = declared.iter().any(|one| {
-            super::pike::name_of(one.arguments.first().map_or("", |name| name)) == *name
-        });
-        if !is_declared {
-            out.line(2, &format!("{name}: {{ servers: [{}] }}", quoted(address)));
-        }
-    }
-    out.empty_line();
-}
-
-fn write_upstream(upstream: &Directive, name: &str, scheme: &str, out: &mut Writer) {
-    let (mut servers, mut known) = (Vec::new(), Vec::new());
-    let mut balance = "round_robin".to_owned();
-    let has = |one: &Directive, word: &str| one.arguments.iter().any(|own| own == word);
-    for directive in &upstream.block {
-        match (&*directive.name, directive.arguments.first()) {
-            ("server", Some(address)) => {
-                let address = format!("{scheme}{address}");
-                let mut settings = vec![format!("address: {}", quoted(&address))];
-                let mut is_backup = false;
-                for option in &directive.arguments[1..] {
-                    match option.split_once('=') {
-                        Some(("weight", weight))
-                            if weight
-                                .parse()
-                                .is_ok_and(|weight: u32| (1..=1000).contains(&weight)) =>
-                        {
-                            settings.push(format!("weight: {weight}"));
-                        }
-                        None if option == "backup" => is_backup = true,
-                        _ => out.note(2, &directive.part_not_converted(option)),
-                    }
-                }
-                let is_down = has(directive, "down");
-                let parsed = crate::server_address(&address).ok();
-                let Some(parsed) = parsed.filter(|one| !is_down && !known.contains(&one.address))
-                else {
-                    out.note(2, &directive.not_converted());
-                    continue;
-                };
-                known.push(parsed.address);
-                servers.push((settings.join(", "), is_backup));
-            }
-            ("least_conn", _) => balance = "least_requests".to_owned(),
-            ("ip_hash", _) => balance = "{ hash: client_ip }".to_owned(),
-            ("random", None) => balance = "random".to_owned(),
-            ("keepalive", _) => {}
-            _ => out.note(2, &directive.not_converted()),
-        }
-    }
-    if servers.is_empty() {
-        out.note(2, &format!("the upstream {name} has no server that can be converted"));
-        servers.push(("address: \"127.0.0.1:1\"".to_owned(), false));
-    }
-    // Without another server the backups serve all requests.
-    let has_first_choice = servers.iter().any(|(_, is_backup)| !is_backup);
-    let show = |(settings, is_backup): &(String, bool)| match *is_backup && has_first_choice {
-        true => format!("{{ {settings}, backup: true }}"),
-        false => format!("{{ {settings} }}"),
-    };
-    let servers: Vec<String> = servers.iter().map(show).collect();
-    out.line(2, &format!("{name}: {{ servers: {}, balance: {balance} }}", list(&servers)));
 }
 
 #[cfg(test)]

@@ -1,20 +1,32 @@
 //! Converts `server` and its locations to routes.
 
+use std::ops::RangeInclusive;
+
 use super::super::pike::name_of;
 use super::super::writer::{Writer, list, quoted};
 use super::closed::{ClosedPaths, PROGRAMS, location_path};
+use super::hosts::{HostReturn, hosts, take_returns};
 use super::parser::Directive;
+use super::upstreams::{UsedUpstream, used};
 use super::values::{returned, template};
 use super::{Listener, bind};
 
 /// Directives of `http` and `server` that are taken into account at each location.
-const INHERITED: [&str; 7] = [
+const INHERITED: [&str; 14] = [
     "root",
     "index",
     "add_header",
     "proxy_set_header",
+    "proxy_connect_timeout",
+    "proxy_send_timeout",
+    "proxy_read_timeout",
     "client_max_body_size",
     "gzip",
+    "gzip_types",
+    "gzip_min_length",
+    "gzip_comp_level",
+    // Ours always adds it.
+    "gzip_vary",
     "try_files",
 ];
 
@@ -73,19 +85,6 @@ const SENT_ANYWAY: [(&str, &str); 8] = [
     ("connection", ""),
 ];
 
-/// The name of an upstream that a route uses, and its address, or the scheme of an upstream of the
-/// file.
-pub(super) type UsedUpstream = (String, String);
-
-/// Adds an upstream to those in use and returns its name.
-pub(super) fn used(upstream: UsedUpstream, upstreams: &mut Vec<UsedUpstream>) -> String {
-    let name = upstream.0.clone();
-    if !upstreams.iter().any(|(known, _)| *known == name) {
-        upstreams.push(upstream);
-    }
-    name
-}
-
 /// A location with the levels that it inherits from, the innermost first.
 pub(super) struct Location<'d> {
     /// Unique, with the line.
@@ -118,19 +117,20 @@ pub(super) fn write(
     let names: Vec<String> = of_server.iter().map(|one| one.name.clone()).collect();
     matched.push(format!("listener: {}", list(&names)));
     let hosts = hosts(server, out);
-    if !is_default && !hosts.is_empty() {
-        matched.push(format!("host: {}", list(&hosts)));
-    }
     if names.is_empty() || (!is_default && hosts.is_empty()) {
         out.note(2, &format!("line {}: the server has no listen or name of its own", server.line));
         return;
     }
-    for directive in &server.block {
-        let name = &*directive.name;
-        if !OF_SERVER.contains(&name) && (!is_inherited(name) || name == "rewrite") {
-            out.note(2, &directive.not_converted());
+    let (returns, hosts) = take_returns(server, hosts);
+    returns.iter().for_each(|one| one.write(&matched[0], server_number, out));
+    if !is_default {
+        matched.push(format!("host: {}", list(&hosts)));
+        if hosts.is_empty() {
+            // All that reaches the server has its response.
+            return;
         }
     }
+    note_other_directives(server, &returns, out);
     // `return` of a server comes before its locations.
     let has_return = server.all("return").next().is_some();
     let locations: Vec<&Directive> = server.all("location").filter(|_| !has_return).collect();
@@ -174,22 +174,16 @@ pub(super) fn write(
     }
 }
 
-fn hosts(server: &Directive, out: &mut Writer) -> Vec<String> {
-    let mut hosts = Vec::new();
-    let is_host = |name: &str| name.parse::<router::HostPattern>().is_ok();
-    for directive in server.all("server_name") {
-        for name in &directive.arguments {
-            match name.strip_prefix('.') {
-                _ if name == "_" || name.is_empty() => {}
-                Some(domain) if is_host(domain) => {
-                    hosts.extend([quoted(domain), quoted(&format!("*.{domain}"))]);
-                }
-                None if is_host(name) => hosts.push(quoted(name)),
-                _ => out.note(2, &directive.part_not_converted(name)),
-            }
+/// Names the directives of a server that are not converted.
+fn note_other_directives(server: &Directive, returns: &[HostReturn<'_>], out: &mut Writer) {
+    for directive in &server.block {
+        let name = &*directive.name;
+        let is_return = returns.iter().any(|one| std::ptr::eq(one.written, directive));
+        let is_inherited = is_inherited(name) && name != "rewrite";
+        if !is_return && !is_inherited && !OF_SERVER.contains(&name) {
+            out.note(2, &directive.not_converted());
         }
     }
-    hosts
 }
 
 impl<'d> Location<'d> {
@@ -255,11 +249,39 @@ impl<'d> Location<'d> {
         Some(size)
     }
 
+    /// What is compressed, as settings that follow others.
+    fn compression(&self, notes: &mut Vec<String>) -> String {
+        let mut settings = String::new();
+        for one in self.nearest("gzip_types") {
+            let is_type = |name: &&String| name.parse::<plugin::MediaPattern>().is_ok();
+            let (types, others): (Vec<&String>, Vec<&String>) =
+                one.arguments.iter().partition(is_type);
+            notes.extend(others.iter().map(|name| one.part_not_converted(name)));
+            if others.is_empty() {
+                // nginx compresses HTML in any case.
+                let html = ["text/html"].into_iter();
+                let types = html.chain(types.iter().map(|name| &***name)).map(quoted);
+                settings.push_str(&format!(", types: {}", list(&types.collect::<Vec<_>>())));
+            }
+        }
+        let number = |name: &str, range: RangeInclusive<u32>| {
+            let written = self.nearest(name).first()?.arguments.first()?.parse::<u32>().ok()?;
+            range.contains(&written).then_some(written)
+        };
+        if let Some(bytes) = number("gzip_min_length", 0..=u32::MAX) {
+            settings.push_str(&format!(", min_size: {bytes}B"));
+        }
+        if let Some(level) = number("gzip_comp_level", 1..=9) {
+            settings.push_str(&format!(", levels: {{ gzip: {level} }}"));
+        }
+        settings
+    }
+
     /// The filters for headers and compression.
     fn headers(&self, notes: &mut Vec<String>) -> Vec<String> {
         let mut filters = Vec::new();
         if self.nearest("gzip").iter().any(|one| one.arguments.first().is_some_and(|a| a == "on")) {
-            filters.push("compress: { codings: [gzip] }".to_owned());
+            filters.push(format!("compress: {{ codings: [gzip]{} }}", self.compression(notes)));
         }
         for (directive, filter) in
             [("proxy_set_header", "request_headers"), ("add_header", "response_headers")]
@@ -406,12 +428,13 @@ impl<'d> Location<'d> {
         if !["http", "https"].contains(&scheme) || host.is_empty() || !is_address {
             return None;
         }
-        let (name, value) = match (self.declares(host), scheme) {
+        let (name, address) = match (self.declares(host), scheme) {
             (true, "http") => (name_of(host), String::new()),
             (true, _) => (name_of(host), "https://".to_owned()),
             (false, _) => (name_of(&host.replace('.', "-")), format!("{scheme}://{host}")),
         };
-        Some(((name, value), path))
+        let nearest = |name: &str| self.nearest(name).into_iter().next();
+        Some((UsedUpstream::new(name, address, nearest), path))
     }
 
     /// True if the file has an upstream of this name.

@@ -130,6 +130,9 @@ impl Parser<'_> {
             }
             match c {
                 '\\' => match chars.next() {
+                    Some((_, 'n')) => word.push('\n'),
+                    Some((_, 'r')) => word.push('\r'),
+                    Some((_, 't')) => word.push('\t'),
                     // Other escapes belong to regular expressions.
                     Some((_, escaped)) if ['"', '\'', '\\', ' ', ';'].contains(&escaped) => {
                         word.push(escaped);
@@ -158,9 +161,9 @@ mod tests {
 
     #[test]
     fn directives_have_words_blocks_and_lines() {
-        let text = "a 'b c' \"d\\\"e\"; # x;\nf {\n  g ${h}i;\n  j { }\n}\nk \"x\ny\"; l;";
+        let text = "a 'b c' \"d\\\"e\" f\\n\\w; # x;\nf {\n  g ${h}i;\n  j { }\n}\nk \"x\ny\"; l;";
         let found = parse(text).unwrap();
-        assert_eq!(found[0].arguments, ["b c", "d\"e"]);
+        assert_eq!(found[0].arguments, ["b c", "d\"e", "f\n\\w"]);
         assert_eq!((found[1].line, found[1].block[0].line), (2, 3));
         assert_eq!(found[1].block[0].arguments, ["${h}i"]);
         assert_eq!(found[1].block[1].name, "j");

@@ -6,8 +6,9 @@
 use super::super::pike::name_of;
 use super::super::writer::{list, quoted};
 use super::closed::{CLOSED, UNCONVERTED, restricts};
-use super::locations::{Location, UsedUpstream, used};
+use super::locations::Location;
 use super::parser::Directive;
+use super::upstreams::{UsedUpstream, duration, used};
 use super::values::template;
 
 impl Location<'_> {
@@ -286,14 +287,6 @@ fn key(zone: &Directive) -> Option<String> {
         "$binary_remote_addr" | "$remote_addr" => Some("client_ip".to_owned()),
         other => Some(quoted(&template(other)?)),
     }
-}
-
-/// A time of nginx as ours.
-fn duration(time: &str) -> Option<String> {
-    let time =
-        if time.bytes().all(|b| b.is_ascii_digit()) { format!("{time}s") } else { time.into() };
-    time.parse::<settings::Duration>().ok()?;
-    Some(time)
 }
 
 /// The first part of the filter of a location with a cache.

@@ -38,8 +38,10 @@ fn servers_and_locations_become_routes() {
     for wanted in [
         "web-80: { bind: \":80\" }",
         "app: { servers: [{ address: \"10.0.0.1:8000\", weight: 2 }, \
-         { address: \"10.0.0.2:8000\", backup: true }], balance: least_requests }",
-        "n127-0-0-1-9000: { servers: [\"http://127.0.0.1:9000\"] }",
+         { address: \"10.0.0.2:8000\", backup: true }], balance: least_requests, \
+         timeouts: { write: 1m, response: 5s, read: 5s } }",
+        "n127-0-0-1-9000: { servers: [\"http://127.0.0.1:9000\"], \
+         timeouts: { write: 1m, response: 1m, read: 1m } }",
         "match: { listener: [web-80], path: \"/{*rest}\" }",
         "redirect: { to: \"https://{host}{path}\", status: 301 }",
         "path: \"/api/{*rest}\" } filters: - compress: { codings: [gzip] } \
@@ -226,6 +228,75 @@ fn blocks_that_reject_requests_close_their_location() {
 }
 
 #[test]
+fn an_upstream_has_the_longest_time_outs_of_its_locations() {
+    let found = convert(
+        "upstream app { server 10.0.0.1:80; }\n\
+         server { listen 80; proxy_connect_timeout 500ms; proxy_send_timeout 2d;\n\
+         location / { proxy_pass http://app; }\n\
+         location /live { proxy_pass http://app; proxy_read_timeout 1h30m; }\n\
+         location /odd { proxy_pass http://10.0.0.2:80; proxy_read_timeout $time;\n\
+         proxy_connect_timeout 0; proxy_send_timeout 10; } }",
+        "nginx.conf",
+    );
+    let text = found.unwrap();
+    let found = words(&text);
+    for wanted in [
+        "the upstream app: proxy_send_timeout 2d is longer than 1d",
+        "the upstream app: proxy_read_timeout differs between locations: 1h30m for all of them",
+        "timeouts: { connect: 500ms, write: 1d, response: 1h30m, read: 1h30m, idle: 1h30m } }",
+        "proxy_read_timeout $time is not converted",
+        "proxy_connect_timeout 0 is not converted",
+        "servers: [\"http://10.0.0.2:80\"], timeouts: { write: 10s } }",
+    ] {
+        assert!(found.contains(wanted), "{wanted}\n{text}");
+    }
+}
+
+#[test]
+fn what_gzip_compresses_is_kept() {
+    let found = routes(
+        "gzip on; gzip_types text/css application/json; gzip_min_length 256; gzip_comp_level 6;\n\
+         gzip_vary on; location / { return 200; }\n\
+         location /all { gzip_types *; gzip_min_length x; return 200; }",
+    );
+    let compress = "compress: { codings: [gzip], types: [\"text/html\", \"text/css\", \
+        \"application/json\"], min_size: 256B, levels: { gzip: 6 } }";
+    assert!(filters(&found, "/{*rest}").contains(compress), "{found}");
+    let all = "compress: { codings: [gzip], levels: { gzip: 6 } }";
+    assert!(filters(&found, "/all/{*rest}").contains(all), "{found}");
+    assert!(found.contains("line 4: gzip_types: * is not converted"), "{found}");
+    assert!(!found.contains("gzip_vary"), "{found}");
+}
+
+#[test]
+fn a_host_that_the_server_redirects_has_a_route_before_all_others() {
+    let site = "server { listen 80; return 444; }\n\
+        server {\n\
+        if ($host = www.a.example) { return 301 https://a.example$request_uri; } # Certbot's\n\
+        if ($host = b.example) { return 301 https://$host$request_uri; }\n\
+        if ($host = a.example) { return 403; }\n\
+        listen 80; server_name a.example www.a.example; location / { return 200; } }\n\
+        server { if ($host = c.example) { return 301 https://$host$uri; }\n\
+        listen 80; server_name c.example; return 404; }";
+    let text = convert(site, "nginx.conf").unwrap();
+    let found = words(&text);
+    for wanted in [
+        "- name: server-2-host-line-3 match: { listener: [web-80], host: \"www.a.example\", \
+         path: \"/{*rest}\" } handler: { redirect: { to: \"https://a.example{path}\", \
+         status: 301 }",
+        "match: { listener: [web-80], host: [\"a.example\"], path: \"/{*rest}\" }",
+        "line 4: if ($host = b.example) is not converted",
+        "line 5: if ($host = a.example) is not converted",
+        "host: \"c.example\", path: \"/{*rest}\" } handler: { redirect: \
+         { to: \"https://{host}{path}\", status: 301 } }",
+    ] {
+        assert!(found.contains(wanted), "{wanted}\n{text}");
+    }
+    assert!(!found.contains("server-3-line"), "{text}");
+    assert_eq!(found.matches("- name:").count(), 4, "{text}");
+}
+
+#[test]
 fn a_prefix_with_and_one_without_a_slash_are_two_routes() {
     let found = routes(
         "location /admin { return 200; }\n\
@@ -253,7 +324,6 @@ fn what_is_not_converted_is_named_with_its_line() {
     let found = words(&text);
     for wanted in [
         "line 1: user www-data is not converted",
-        "line 14: proxy_read_timeout 5s is not converted",
         "line 17: location ~ \\.php$ is not converted",
         "line 19: /nonexistent/static/ does not exist here",
     ] {
