@@ -36,13 +36,14 @@ pub fn convert(text: &str, from: &str) -> Result<String, String> {
         return Err(format!("{from} has no server: it is not a configuration of nginx"));
     }
     let known = ["http", "server", "upstream", "events"];
-    for directive in main.iter().filter(|one| !known.contains(&&*one.name)) {
+    let other = |one: &&Directive| !known.contains(&&*one.name) && !one.has_no_effect();
+    for directive in main.iter().filter(other) {
         out.note(0, &directive.not_converted());
     }
     if http.is_some() {
         let known = ["server", "upstream"];
-        let other =
-            |one: &&Directive| !known.contains(&&*one.name) && !locations::is_inherited(&one.name);
+        let is_known = |name: &str| known.contains(&name) || locations::is_inherited(name);
+        let other = |one: &&Directive| !is_known(&one.name) && !one.has_no_effect();
         for directive in level.iter().filter(other) {
             out.note(0, &directive.not_converted());
         }

@@ -12,7 +12,7 @@ use super::values::{returned, template};
 use super::{Listener, bind};
 
 /// Directives of `http` and `server` that are taken into account at each location.
-const INHERITED: [&str; 14] = [
+const INHERITED: [&str; 13] = [
     "root",
     "index",
     "add_header",
@@ -25,8 +25,6 @@ const INHERITED: [&str; 14] = [
     "gzip_types",
     "gzip_min_length",
     "gzip_comp_level",
-    // Ours always adds it.
-    "gzip_vary",
     "try_files",
 ];
 
@@ -63,8 +61,7 @@ const OF_SERVER: [&str; 6] =
     ["listen", "server_name", "ssl_certificate", "ssl_certificate_key", "location", "return"];
 
 /// Directives of a location that are converted elsewhere.
-const OF_LOCATION: [&str; 5] =
-    ["proxy_pass", "return", "alias", "proxy_http_version", "proxy_buffering"];
+const OF_LOCATION: [&str; 3] = ["proxy_pass", "return", "alias"];
 
 /// Directives of an internal location that have a counterpart: `auth_request` reads its
 /// `proxy_pass`, and sends no body.
@@ -74,16 +71,16 @@ const OF_INTERNAL: [&str; 3] = ["internal", "proxy_pass", "proxy_pass_request_bo
 const NOT_FOUND: &str = "{ respond: { status: 404 } }";
 
 /// Fields that upstreams receive without a setting, with the value that requests this.
-const SENT_ANYWAY: [(&str, &str); 8] = [
+const SENT_ANYWAY: [(&str, &str); 5] = [
     ("host", "$host"),
     ("host", "$http_host"),
     ("x-forwarded-for", "$proxy_add_x_forwarded_for"),
     ("x-forwarded-proto", "$scheme"),
     ("x-forwarded-host", "$host"),
-    ("upgrade", "$http_upgrade"),
-    ("connection", "upgrade"),
-    ("connection", ""),
 ];
+
+/// Fields of the connection to an upstream, which are ours to set.
+const OF_CONNECTION: [&str; 4] = ["connection", "upgrade", "content-length", "transfer-encoding"];
 
 /// A location with the levels that it inherits from, the innermost first.
 pub(super) struct Location<'d> {
@@ -180,7 +177,8 @@ fn note_other_directives(server: &Directive, returns: &[HostReturn<'_>], out: &m
         let name = &*directive.name;
         let is_return = returns.iter().any(|one| std::ptr::eq(one.written, directive));
         let is_inherited = is_inherited(name) && name != "rewrite";
-        if !is_return && !is_inherited && !OF_SERVER.contains(&name) {
+        let is_known = is_inherited || directive.has_no_effect() || OF_SERVER.contains(&name);
+        if !is_return && !is_known {
             out.note(2, &directive.not_converted());
         }
     }
@@ -214,7 +212,8 @@ impl<'d> Location<'d> {
         if self.path.is_some() {
             let known: &[&str] = if is_internal { &OF_INTERNAL } else { &OF_LOCATION };
             let other = |one: &&Directive| {
-                !known.contains(&&*one.name) && (is_internal || !is_inherited(&one.name))
+                !known.contains(&&*one.name)
+                    && (is_internal || !is_inherited(&one.name) && !one.has_no_effect())
             };
             notes.extend(self.levels[0].iter().filter(other).map(Directive::not_converted));
         }
@@ -296,19 +295,19 @@ impl<'d> Location<'d> {
                     continue;
                 };
                 let lower = name.to_ascii_lowercase();
-                let is_sent = |known: &&(&str, &str)| {
-                    *known.0 == lower && known.1.eq_ignore_ascii_case(value)
-                };
-                if filter == "request_headers" && SENT_ANYWAY.iter().any(|one| is_sent(&one)) {
+                let is_sent =
+                    |known: &(&str, &str)| known.0 == lower && known.1.eq_ignore_ascii_case(value);
+                let is_needless =
+                    SENT_ANYWAY.iter().any(is_sent) || ["connection", "upgrade"].contains(&&*lower);
+                if filter == "request_headers" && is_needless {
                     continue;
                 }
                 if filter == "request_headers" && self.auth_field(&lower, value).is_some() {
                     continue;
                 }
                 let is_repeated = set.iter().any(|(known, _)| *known == lower);
-                let is_name = wire::token::is_token(lower.as_bytes())
-                    && !["connection", "upgrade", "content-length", "transfer-encoding"]
-                        .contains(&&*lower);
+                let is_name =
+                    wire::token::is_token(lower.as_bytes()) && !OF_CONNECTION.contains(&&*lower);
                 match template(value).filter(|_| is_name && !is_repeated) {
                     Some(value) => set.push((lower, value)),
                     None => {

@@ -18,6 +18,35 @@ impl Directive {
         self.block.iter().filter(move |one| one.name == name)
     }
 
+    /// True if nothing is lost without it: how nginx sends and hashes, what is the default here,
+    /// and what upgrades need there.
+    pub(super) fn has_no_effect(&self) -> bool {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        match (&*self.name, arguments.as_slice()) {
+            (
+                "sendfile"
+                | "tcp_nopush"
+                | "tcp_nodelay"
+                | "multi_accept"
+                | "gzip_vary"
+                | "types_hash_max_size"
+                | "types_hash_bucket_size"
+                | "server_names_hash_max_size"
+                | "server_names_hash_bucket_size"
+                | "proxy_http_version"
+                | "proxy_buffering",
+                _,
+            )
+            | ("worker_processes", ["auto"])
+            | ("server_tokens", ["off"])
+            | ("http2", ["on"])
+            | ("default_type", ["application/octet-stream"])
+            | ("map" | "proxy_cache_bypass", ["$http_upgrade", ..]) => true,
+            ("include", [file]) => file.rsplit('/').next() == Some("mime.types"),
+            _ => false,
+        }
+    }
+
     /// A note that names it.
     pub(super) fn not_converted(&self) -> String {
         let words = [&self.name].into_iter().chain(&self.arguments);

@@ -332,6 +332,25 @@ fn what_is_not_converted_is_named_with_its_line() {
 }
 
 #[test]
+fn what_changes_nothing_here_is_not_named() {
+    let text = convert(
+        "worker_processes auto;\n\
+         http { include /etc/nginx/mime.types; default_type application/octet-stream;\n\
+         sendfile on; tcp_nopush on; types_hash_max_size 2048; server_tokens off;\n\
+         map $http_upgrade $connection_upgrade { default upgrade; '' close; }\n\
+         server { listen 80; http2 on; proxy_buffering off; location / {\n\
+         proxy_pass http://10.0.0.1; proxy_http_version 1.1; proxy_cache_bypass $http_upgrade;\n\
+         proxy_set_header Upgrade $http_upgrade;\n\
+         proxy_set_header Connection $connection_upgrade; } } }",
+        "nginx.conf",
+    );
+    let text = text.unwrap();
+    assert!(!text.contains("note: line") && !text.contains("filters:"), "{text}");
+    let text = convert("worker_processes 3; server { listen 80; http2 off; }", "x").unwrap();
+    assert!(text.contains("worker_processes 3") && text.contains("http2 off"), "{text}");
+}
+
+#[test]
 fn what_is_not_a_configuration_of_nginx_is_rejected() {
     for (text, why) in [
         ("", "has no server"),
