@@ -7,7 +7,7 @@
 
 use super::executables::{on_path, run_to_end};
 use super::{Peer, Program, Role, Setup, Site};
-use std::fs;
+use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -111,9 +111,11 @@ impl Source {
         let version = version.lines().next().unwrap_or_default().to_owned();
         let directory = cache.join(format!("{}-{:016x}", self.name, self.hash(&version)));
         let program = directory.join(self.output);
+        let not_built = |why| format!("not built: {}: {why}", directory.display());
+        // Others wait until it is whole.
+        let _building = lock(&directory).map_err(not_built)?;
         if !program.exists() {
-            self.write(&directory)
-                .map_err(|why| format!("not built: {}: {why}", directory.display()))?;
+            self.write(&directory).map_err(not_built)?;
             said(self.build, &directory)
                 .map_err(|why| format!("not built ({}): {}", self.how, error_line(&why)))?;
         }
@@ -121,7 +123,6 @@ impl Source {
     }
 
     fn write(&self, directory: &Path) -> std::io::Result<()> {
-        fs::create_dir_all(directory)?;
         for (name, text) in self.files {
             fs::write(directory.join(name), text)?;
         }
@@ -133,6 +134,14 @@ impl Source {
         (self.files, self.build, version).hash(&mut hasher);
         hasher.finish()
     }
+}
+
+/// Locks a directory, which is created, until the file is dropped.
+fn lock(directory: &Path) -> std::io::Result<File> {
+    fs::create_dir_all(directory)?;
+    let file = File::create(directory.join("lock"))?;
+    file.lock()?;
+    Ok(file)
 }
 
 /// Returns the line of a compiler's output that has the error.
