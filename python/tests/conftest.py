@@ -2,6 +2,7 @@
 
 import pytest
 
+from admin import Admin
 from hosting import KIND, Server, serve
 
 pytest.register_assert_rewrite("stored_tasks")
@@ -52,7 +53,7 @@ MODES = {
 }
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=MODES, scope="module")
 def mode(request):
     """Each of the modes in which applications run."""
     if "threads" in MODES[request.param][1]:
@@ -63,9 +64,24 @@ def mode(request):
 @pytest.fixture
 def start_mode(mode, request, start_server):
     """Starts servers of the test file's application in this mode."""
+    return lambda **more: start_in(mode, request.module, start_server, **more)
+
+
+def start_in(mode, module, start, **more):
+    """Starts a server of a test file's application in this mode."""
     interface, options = MODES[mode]
-    target = f"{request.module.__name__}:{'app' if interface == 'asgi' else 'wsgi'}"
-    return lambda **more: start_server(target, interface, **options, **more)
+    target = f"{module.__name__}:{'app' if interface == 'asgi' else 'wsgi'}"
+    return start(target, interface, **options, **more)
+
+
+@pytest.fixture(scope="module")
+def administered(mode, request, tmp_path_factory):
+    """A server of a test file in each mode, and its admin API."""
+    # In a gateway the directory of the server is set.
+    directory = tmp_path_factory.mktemp("runtime")
+    environment = {"XDG_RUNTIME_DIR": str(directory)}
+    with start_in(mode, request.module, serve, environment=environment) as running:
+        yield running.ready(), Admin(running, directory)
 
 
 @pytest.fixture

@@ -138,16 +138,8 @@ def wsgi_fails_to_close(environ, start_response):
     return Body([b"fine"])
 
 
-@pytest.fixture
-def stage(start_mode, tmp_path):
-    """A server in each mode, and its admin API."""
-    # In a gateway the directory of the server is set.
-    server = start_mode(environment={"XDG_RUNTIME_DIR": str(tmp_path)})
-    return server, Admin(server, tmp_path)
-
-
-def test_an_exception_is_shown_with_its_request_and_its_traceback(stage):
-    server, admin = stage
+def test_an_exception_is_shown_with_its_request_and_its_traceback(administered):
+    server, admin = administered
     assert server.get("/fine").status == 200
     assert admin.errors() == []
     for _ in range(3):
@@ -166,8 +158,8 @@ def test_an_exception_is_shown_with_its_request_and_its_traceback(stage):
     assert error["trace_id"] is None
 
 
-def test_an_exception_has_the_trace_of_its_request(stage):
-    server, admin = stage
+def test_an_exception_has_the_trace_of_its_request(administered):
+    server, admin = administered
     assert server.get("/fails?traced", TRACEPARENT).status == 500
     assert admin.wait_for("LookupError: no traced")["trace_id"] == TRACE
     server.line(rf"Exception in \w+ application .*trace_id={TRACE}")
@@ -197,8 +189,8 @@ def test_what_an_application_has_changed_names_no_trace(changed):
     assert _errors.trace_id(changed) is None
 
 
-def test_exceptions_with_other_causes_have_tracebacks_of_their_own(stage):
-    server, admin = stage
+def test_exceptions_with_other_causes_have_tracebacks_of_their_own(administered):
+    server, admin = administered
     causes = ("hidden1", "hidden2")
     for cause in causes:
         assert server.get(f"/fails?{cause}").status == 500
@@ -206,8 +198,8 @@ def test_exceptions_with_other_causes_have_tracebacks_of_their_own(stage):
         admin.wait_for("LookupError: no cause", traceback=f"KeyError: '{cause}'\n")
 
 
-def test_what_cannot_be_shown_is_replaced_or_shortened(stage):
-    server, admin = stage
+def test_what_cannot_be_shown_is_replaced_or_shortened(administered):
+    server, admin = administered
     for kind in ("surrogates", "unprintable", "long", "deep", "exit"):
         assert server.get(f"/fails?{kind}").status == 500
     assert server.get("/changes").status == 500
@@ -226,8 +218,8 @@ def test_what_cannot_be_shown_is_replaced_or_shortened(stage):
     assert server.get("/fine").status == 200
 
 
-def test_exceptions_after_the_response_has_begun(stage, mode):
-    server, admin = stage
+def test_exceptions_after_the_response_has_begun(administered, mode):
+    server, admin = administered
     with server.connect() as client:
         client.send(request("GET", "/fails_in_body"))
         assert client.response().body in (b"half", b"")
@@ -237,8 +229,8 @@ def test_exceptions_after_the_response_has_begun(stage, mode):
         assert admin.wait_for("LookupError: no close")["request"] == "GET /fails_to_close"
 
 
-def test_the_list_is_limited(stage):
-    server, admin = stage
+def test_the_list_is_limited(administered):
+    server, admin = administered
     for number in range(40):
         assert server.get(f"/fails?{number}").status == 500
     admin.wait_for("LookupError: no 39")
