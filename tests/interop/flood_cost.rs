@@ -160,10 +160,12 @@ fn opened() -> Connection {
         bytes.extend(frame(HEADERS, flags, 1 + 2 * stream, &get()));
     }
     server.receive(Bytes::from(bytes));
+    // Filling one for each stream would take longer than all else.
+    let content = Bytes::from(vec![0; 100_000]);
     while let Some(event) = server.poll_event().expect("well-formed frames") {
         let Event::Request { stream, .. } = event else { panic!("{event:?}") };
         server.respond(stream, 200, [], false).expect("the first response");
-        server.send_data(stream, Bytes::from(vec![0; 100_000]), true).expect("its content");
+        server.send_data(stream, content.clone(), true).expect("its content");
     }
     server.write(&mut Sent(0), usize::MAX);
     server
