@@ -1,11 +1,11 @@
 //! Converts the common subset of nginx's configuration: servers, prefix and exact locations,
 //! upstreams, files, redirects, headers, access, limits and caching.
 //!
-//! Every directive that is not converted is named in a note with its line. Files that are included
-//! are not read.
+//! Every directive that is not converted is named in a note with its line.
 
 mod closed;
 mod hosts;
+mod includes;
 mod locations;
 mod parser;
 mod policies;
@@ -13,6 +13,7 @@ mod upstreams;
 mod values;
 
 use super::writer::{Writer, list, quoted};
+pub use includes::{Included, ReadFiles};
 use parser::{Directive, parse};
 
 const HEAD: &str = "\
@@ -21,9 +22,11 @@ match whole segments; upstreams receive the client's Host, X-Forwarded-For and X
 without a setting; upgrades to WebSocket pass; connections to upstreams are kept; time-outs are \
 those of an upstream, not of a location.";
 
-/// Returns our configuration as YAML, or why the input is not a configuration of nginx.
-pub fn convert(text: &str, from: &str) -> Result<String, String> {
-    let main = parse(text).map_err(|error| format!("{from}:{error}"))?;
+/// Returns our configuration as YAML, or why the input is not a configuration of nginx. `read`
+/// reads what it includes.
+pub fn convert(text: &str, from: &str, read: ReadFiles<'_>) -> Result<String, String> {
+    let main = parse(text, "").map_err(|error| format!("{from}:{error}"))?;
+    let main = includes::Includes::new(read).resolve(main)?;
     let mut out = Writer::default();
     let origin = format!("Converted from {from} by `tidegate import nginx`.");
     out.comment(0, &origin);
@@ -96,11 +99,11 @@ fn listeners<'d>(servers: &[&'d Directive], out: &mut Writer) -> Vec<Listener<'d
     out.line(0, "listeners:");
     for server in servers {
         for listen in server.all("listen") {
-            let Some(bind) = bind(listen) else {
+            let has = |flag: &str| listen.arguments.iter().any(|argument| argument == flag);
+            let Some(bind) = bind(listen).filter(|_| !has("quic")) else {
                 out.note(2, &listen.not_converted());
                 continue;
             };
-            let has = |flag: &str| listen.arguments.iter().any(|argument| argument == flag);
             let at = listeners.iter().position(|one| one.bind == bind).unwrap_or_else(|| {
                 let name = format!("web-{}", bind.rsplit(':').next().unwrap_or_default());
                 let taken = listeners.iter().filter(|one| one.name.starts_with(&name)).count();

@@ -27,7 +27,11 @@ pub(crate) const GATEWAY_API: FuzzTarget = FuzzTarget {
 pub(crate) const NGINX: FuzzTarget = FuzzTarget {
     check: |data| {
         let text = String::from_utf8_lossy(data);
-        assert_valid(import::nginx::convert(&text, "nginx.conf"));
+        let included = |name: &str| {
+            let (name, text) = (name.to_owned(), text.split("include").skip(1).collect());
+            Ok(vec![import::nginx::Included { name, text }])
+        };
+        assert_valid(import::nginx::convert(&text, "nginx.conf", &included));
     },
     seeds: || crate::owned(&[SITE, POLICIES]),
     dictionary: &[

@@ -76,8 +76,8 @@ enum Served {
 }
 
 struct Closed {
-    /// The line of the location.
-    line: usize,
+    /// The place of the location.
+    place: String,
     /// `None` for an expression that is not one of ours.
     pattern: Option<String>,
     served: Served,
@@ -110,7 +110,7 @@ impl ClosedPaths {
             ];
             let reasons = reasons.iter().filter(|(applies, _)| *applies);
             let mut why: Vec<Why> = reasons.map(|(_, why)| *why).collect();
-            let line = location.line;
+            let place = location.place();
             let Some((_, prefix, is_exact)) = location_path(location) else {
                 let (modifier, path) = modifier_and_path(location)?;
                 let (pattern, served) = match modifier {
@@ -122,7 +122,7 @@ impl ClosedPaths {
                     _ => (format!("^{}", escaped_regex(path)), Served::Anywhere),
                 };
                 let pattern = pattern.parse::<settings::Regex>().is_ok().then_some(pattern);
-                return (!why.is_empty()).then_some(Closed { line, pattern, served, why });
+                return (!why.is_empty()).then_some(Closed { place, pattern, served, why });
             };
             // A prefix with a program has a route, which does not serve files.
             why.retain(|why| *why != Why::Program);
@@ -130,7 +130,7 @@ impl ClosedPaths {
                 return None;
             }
             let pattern = Some(format!("^{}[^/]", escaped_regex(&prefix)));
-            Some(Closed { line, pattern, served: Served::Above(prefix), why })
+            Some(Closed { place, pattern, served: Served::Above(prefix), why })
         };
         ClosedPaths(locations.iter().filter_map(closed).collect())
     }
@@ -176,7 +176,7 @@ impl ClosedPaths {
     pub(super) fn note(&self, location: &Directive) -> String {
         let note = location.not_converted();
         let is_closed =
-            |closed: &&Closed| closed.line == location.line && closed.why != [Why::Inherited];
+            |closed: &&Closed| closed.place == location.place() && closed.why != [Why::Inherited];
         match self.0.iter().find(is_closed) {
             Some(Closed { pattern: Some(_), .. }) => note + ": other routes reject its paths",
             Some(Closed { pattern: None, .. }) => {
@@ -192,10 +192,8 @@ impl ClosedPaths {
         let is_of =
             |closed: &&Closed| matches!(&closed.served, Served::Above(own) if own == prefix);
         let note = |closed: &Closed| {
-            let line = closed.line;
-            format!(
-                "line {line}: other paths that begin with {prefix}, such as {prefix}.x, get 403"
-            )
+            let place = &closed.place;
+            format!("{place}: other paths that begin with {prefix}, such as {prefix}.x, get 403")
         };
         let of_prefix = self.0.iter().filter(is_of);
         of_prefix.filter(|one| one.why.contains(&Why::Own)).map(note).collect()

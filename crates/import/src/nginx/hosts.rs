@@ -66,9 +66,9 @@ fn host_return(written: &Directive) -> Option<HostReturn<'_>> {
 
 impl HostReturn<'_> {
     /// Writes the route. A host comes before all paths, as `if` before locations.
-    pub(super) fn write(&self, listeners: &str, server_number: usize, out: &mut Writer) {
-        let HostReturn { written, host, handler } = self;
-        out.line(2, &format!("- name: server-{server_number}-host-line-{}", written.line));
+    pub(super) fn write(&self, name: &str, listeners: &str, out: &mut Writer) {
+        let HostReturn { host, handler, .. } = self;
+        out.line(2, &format!("- name: {name}"));
         out.line(4, &format!("match: {{ {listeners}, host: {host}, path: \"/{{*rest}}\" }}"));
         out.line(4, &format!("handler: {handler}"));
     }

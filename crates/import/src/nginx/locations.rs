@@ -92,7 +92,6 @@ pub(super) struct Location<'d> {
     prefix: String,
     is_exact: bool,
     pub(super) levels: [&'d [Directive]; 3],
-    line: usize,
     /// The filter that rejects what nginx protects elsewhere.
     closed: Option<String>,
 }
@@ -110,16 +109,18 @@ pub(super) fn write(
     let of_server: Vec<&Listener<'_>> =
         listeners.iter().filter(|one| binds.contains(&one.bind)).collect();
     let is_default = of_server.iter().all(|one| std::ptr::eq(one.default, server));
-    let mut matched = Vec::new();
     let names: Vec<String> = of_server.iter().map(|one| one.name.clone()).collect();
-    matched.push(format!("listener: {}", list(&names)));
+    let mut matched = vec![format!("listener: {}", list(&names))];
     let hosts = hosts(server, out);
     if names.is_empty() || (!is_default && hosts.is_empty()) {
-        out.note(2, &format!("line {}: the server has no listen or name of its own", server.line));
+        let place = server.place();
+        out.note(2, &format!("{place}: the server has no listen or name of its own"));
         return;
     }
     let (returns, hosts) = take_returns(server, hosts);
-    returns.iter().for_each(|one| one.write(&matched[0], server_number, out));
+    for (number, one) in (1..).zip(&returns) {
+        one.write(&format!("server-{server_number}-host-{number}"), &matched[0], out);
+    }
     if !is_default {
         matched.push(format!("host: {}", list(&hosts)));
         if hosts.is_empty() {
@@ -155,18 +156,17 @@ pub(super) fn write(
         has_root |= prefix == "/" && !is_exact;
         out.notes(2, &closed.notes_of_prefix(&prefix));
         let levels = [&*location.block, &*server.block, http];
-        let line = location.line;
-        let name = format!("server-{server_number}-{}-line-{line}", paths.len());
+        let name = format!("server-{server_number}-{}-line-{}", paths.len(), location.line);
         let closed = closed.filter(location, &prefix, is_exact);
-        let one = Location { name, path: Some(path), prefix, is_exact, levels, line, closed };
+        let one = Location { name, path: Some(path), prefix, is_exact, levels, closed };
         one.write(&matched, upstreams, out);
     }
     if !has_root {
         let levels = [&*server.block, http, &[]];
         let prefix = "/".to_owned();
         let name = format!("server-{server_number}-line-{}", server.line);
-        let (line, closed) = (server.line, closed.filter(server, &prefix, false));
-        let one = Location { name, path: None, prefix, is_exact: false, levels, line, closed };
+        let closed = closed.filter(server, &prefix, false);
+        let one = Location { name, path: None, prefix, is_exact: false, levels, closed };
         one.write(&matched, upstreams, out);
     }
 }
@@ -365,8 +365,8 @@ impl<'d> Location<'d> {
             return "{ respond: { status: 502 } }".to_owned();
         }
         let alias = self.own("alias");
-        let root = alias.or(self.nearest("root").into_iter().next());
-        let Some(directory) = root.and_then(|root| root.arguments.first()) else { return nothing };
+        let Some(root) = alias.or(self.nearest("root").into_iter().next()) else { return nothing };
+        let Some(directory) = root.arguments.first() else { return nothing };
         let mut settings = vec![format!("root: {}", quoted(directory))];
         if let Some(index) = self.nearest("index").first() {
             let names: Vec<String> = index.arguments.iter().map(|name| quoted(name)).collect();
@@ -389,8 +389,8 @@ impl<'d> Location<'d> {
         if std::path::Path::new(directory).is_dir() {
             return handler;
         }
-        let line = root.map_or(self.line, |root| root.line);
-        notes.push(format!("line {line}: {directory} does not exist here, use handler: {handler}"));
+        let place = root.place();
+        notes.push(format!("{place}: {directory} does not exist here, use handler: {handler}"));
         nothing
     }
 

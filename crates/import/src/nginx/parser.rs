@@ -1,11 +1,15 @@
 //! The syntax of nginx: directives of words, ended by `;` or a block.
 
+use std::rc::Rc;
+
 /// The maximum nesting of blocks.
 const DEPTH_MAX: usize = 32;
 
 /// One directive, with the line on which it begins.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Directive {
+    /// The file that is included; empty for the one that is converted.
+    file: Rc<str>,
     pub(super) line: usize,
     pub(super) name: String,
     pub(super) arguments: Vec<String>,
@@ -42,27 +46,38 @@ impl Directive {
             | ("http2", ["on"])
             | ("default_type", ["application/octet-stream"])
             | ("map" | "proxy_cache_bypass", ["$http_upgrade", ..]) => true,
-            ("include", [file]) => file.rsplit('/').next() == Some("mime.types"),
+            ("include", [file]) => {
+                let name = file.rsplit('/').next().unwrap_or_default();
+                // The others are for programs.
+                name == "mime.types" || name.ends_with("_params") && name != "proxy_params"
+            }
             _ => false,
         }
+    }
+
+    /// Where it begins, for notes.
+    pub(super) fn place(&self) -> String {
+        let (file, line) = (&self.file, self.line);
+        if file.is_empty() { format!("line {line}") } else { format!("{file} line {line}") }
     }
 
     /// A note that names it.
     pub(super) fn not_converted(&self) -> String {
         let words = [&self.name].into_iter().chain(&self.arguments);
         let words: Vec<&str> = words.map(String::as_str).collect();
-        format!("line {}: {} is not converted", self.line, words.join(" "))
+        format!("{}: {} is not converted", self.place(), words.join(" "))
     }
 
     /// A note that names a part of it.
     pub(super) fn part_not_converted(&self, part: &str) -> String {
-        format!("line {}: {}: {part} is not converted", self.line, self.name)
+        format!("{}: {}: {part} is not converted", self.place(), self.name)
     }
 }
 
-/// The directives of a file, or an error that begins with its line.
-pub(super) fn parse(text: &str) -> Result<Vec<Directive>, String> {
-    let mut parser = Parser { rest: text, line: 1 };
+/// The directives of a text, or an error that begins with its line. `file` is empty for the one
+/// that is converted.
+pub(super) fn parse(text: &str, file: &str) -> Result<Vec<Directive>, String> {
+    let mut parser = Parser { rest: text, line: 1, file: file.into() };
     let directives = parser.block(0)?;
     match parser.rest.is_empty() {
         true => Ok(directives),
@@ -73,6 +88,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<Directive>, String> {
 struct Parser<'t> {
     rest: &'t str,
     line: usize,
+    file: Rc<str>,
 }
 
 impl Parser<'_> {
@@ -105,7 +121,9 @@ impl Parser<'_> {
                     match &mut current {
                         Some(directive) => directive.arguments.push(word),
                         None => {
-                            current = Some(Directive { line, name: word, ..Directive::default() });
+                            let file = self.file.clone();
+                            let new = Directive { file, line, name: word, ..Directive::default() };
+                            current = Some(new);
                         }
                     }
                 }
@@ -191,7 +209,7 @@ mod tests {
     #[test]
     fn directives_have_words_blocks_and_lines() {
         let text = "a 'b c' \"d\\\"e\" f\\n\\w; # x;\nf {\n  g ${h}i;\n  j { }\n}\nk \"x\ny\"; l;";
-        let found = parse(text).unwrap();
+        let found = parse(text, "").unwrap();
         assert_eq!(found[0].arguments, ["b c", "d\"e", "f\n\\w"]);
         assert_eq!((found[1].line, found[1].block[0].line), (2, 3));
         assert_eq!(found[1].block[0].arguments, ["${h}i"]);
@@ -204,10 +222,10 @@ mod tests {
         for (text, line) in
             [("\na b", 2), ("a {\nb;", 1), ("a;\n}", 2), (";", 1), ("a 'b", 1), ("a\n{ b }", 2)]
         {
-            let error = parse(text).unwrap_err();
+            let error = parse(text, "").unwrap_err();
             assert!(error.starts_with(&format!("{line}:")), "{text:?} {error}");
         }
-        assert!(parse(&"a {".repeat(1000)).unwrap_err().contains("too deep"));
-        assert_eq!(parse(" # nothing").unwrap(), []);
+        assert!(parse(&"a {".repeat(1000), "").unwrap_err().contains("too deep"));
+        assert_eq!(parse(" # nothing", "").unwrap(), []);
     }
 }

@@ -91,7 +91,7 @@ impl Location<'_> {
             })
         });
         if let Some(one) = blocks.into_iter().find(|one| restricts(one)) {
-            closed(filters, notes, &format!("{} of line {}", one.name, one.line));
+            closed(filters, notes, &format!("{} of {}", one.name, one.place()));
         }
     }
 
@@ -112,9 +112,9 @@ impl Location<'_> {
             return closed(filters, notes, "auth_request");
         };
         notes.push(format!(
-            "line {}: auth_request: its server finds the URI in X-Forwarded-Uri, and responses \
+            "{}: auth_request: its server finds the URI in X-Forwarded-Uri, and responses \
              other than 401 and 403 also go to the client",
-            one.line
+            one.place()
         ));
         let mut copy = Vec::new();
         for header in self.nearest("proxy_set_header") {

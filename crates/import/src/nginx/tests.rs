@@ -1,6 +1,11 @@
 //! Servers, locations, upstreams and headers, and the notes with their lines.
 
-use super::convert;
+use super::Included;
+
+/// Without files to include.
+fn convert(text: &str, from: &str) -> Result<String, String> {
+    super::convert(text, from, &|_| Err("no file".to_owned()))
+}
 
 const SITE: &str = r#"user www-data;
 http {
@@ -281,7 +286,7 @@ fn a_host_that_the_server_redirects_has_a_route_before_all_others() {
     let text = convert(site, "nginx.conf").unwrap();
     let found = words(&text);
     for wanted in [
-        "- name: server-2-host-line-3 match: { listener: [web-80], host: \"www.a.example\", \
+        "- name: server-2-host-1 match: { listener: [web-80], host: \"www.a.example\", \
          path: \"/{*rest}\" } handler: { redirect: { to: \"https://a.example{path}\", \
          status: 301 }",
         "match: { listener: [web-80], host: [\"a.example\"], path: \"/{*rest}\" }",
@@ -332,6 +337,44 @@ fn what_is_not_converted_is_named_with_its_line() {
 }
 
 #[test]
+fn included_files_take_the_place_of_their_directive() {
+    let read = |pattern: &str| {
+        let file = |name: &str, text: &str| Included { name: name.into(), text: text.into() };
+        match pattern {
+            "sites/*" => Ok(vec![
+                file("sites/a", "server { listen 80; include auth; location / { return 200; } }"),
+                file("sites/b", "\nserver { listen 81; odd on; include none; return 204; }"),
+            ]),
+            "auth" => Ok(vec![file("auth", "auth_basic a;\nauth_basic_user_file users; odd;")]),
+            "empty/*.conf" => Ok(Vec::new()),
+            "broken" => Ok(vec![file("broken", "\n}")]),
+            "itself" => Ok(vec![file("itself", "include itself; include itself;")]),
+            _ => Err(format!("{pattern} does not exist")),
+        }
+    };
+    let main = "http { include mime.types; include empty/*.conf; include sites/*; }";
+    let text = super::convert(main, "nginx.conf", &read).unwrap();
+    let found = words(&text);
+    for wanted in [
+        "web-80: { bind: \":80\" } web-81: { bind: \":81\" }",
+        "basic_auth: { htpasswd: \"users\", realm: \"a\" } handler: { respond: { status: 200 } }",
+        "auth line 2: odd is not converted",
+        "sites/b line 2: odd on is not converted",
+        "sites/b line 2: include none is not converted",
+    ] {
+        assert!(found.contains(wanted), "{wanted}\n{text}");
+    }
+    assert!(!found.contains("mime.types") && !found.contains("empty"), "{text}");
+    for (text, why) in [
+        ("include broken;", "broken line 2: unexpected }"),
+        ("include itself;", "itself line 1: more than 1000 files, or too deep includes"),
+    ] {
+        let error = super::convert(text, "nginx.conf", &read).unwrap_err();
+        assert_eq!(error, why);
+    }
+}
+
+#[test]
 fn what_changes_nothing_here_is_not_named() {
     let text = convert(
         "worker_processes auto;\n\
@@ -346,8 +389,12 @@ fn what_changes_nothing_here_is_not_named() {
     );
     let text = text.unwrap();
     assert!(!text.contains("note: line") && !text.contains("filters:"), "{text}");
-    let text = convert("worker_processes 3; server { listen 80; http2 off; }", "x").unwrap();
-    assert!(text.contains("worker_processes 3") && text.contains("http2 off"), "{text}");
+    let other = "worker_processes 3; server { listen 80; listen 81 quic; http2 off; }";
+    let text = convert(other, "x").unwrap();
+    for wanted in ["worker_processes 3", "http2 off", "listen 81 quic"] {
+        assert!(text.contains(&format!("{wanted} is not converted")), "{wanted}\n{text}");
+    }
+    assert!(!text.contains(":81"), "{text}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use config::{FileSource, TextSource};
+use config::{Document, FileSource, Source as _, TextSource};
 
 use crate::failure::Failure;
 use crate::output::print_bytes;
@@ -72,7 +72,9 @@ impl Import {
         let text = match &self.from {
             SourceFormat::Pike { file } => pike::convert(&document(file)?, &from),
             SourceFormat::Openapi { file } => openapi::convert(&document(file)?, &from),
-            SourceFormat::Nginx { file } => nginx::convert(&read(file)?, &from),
+            SourceFormat::Nginx { file } => {
+                nginx::convert(&read(file)?, &from, &|pattern| included(file, pattern))
+            }
             SourceFormat::Shenyu { file } => {
                 let export = std::fs::read(file).map_err(|error| unreadable(file, &error))?;
                 shenyu::convert(&export, &from)
@@ -96,6 +98,19 @@ fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
 
 fn read(file: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(|error| unreadable(file, &error))
+}
+
+/// The files that nginx includes. Names are relative to the directory of `nginx.conf`: that of the
+/// file, or of a file of sites-enabled the one above.
+fn included(file: &Path, pattern: &str) -> Result<Vec<nginx::Included>, String> {
+    let source = FileSource::new(file);
+    let directory = file.parent().unwrap_or(Path::new(""));
+    let found = source.included(pattern, Some(directory));
+    let found = found.or_else(|_| source.included(pattern, Some(&directory.join(".."))))?;
+    Ok(found
+        .into_iter()
+        .map(|Document { name, text, .. }| nginx::Included { name, text })
+        .collect())
 }
 
 fn document(file: &Path) -> Result<serde_json::Value, Failure> {

@@ -110,6 +110,27 @@ fn imported_by(kind: &str, text: &str) -> String {
 }
 
 #[test]
+fn nginx_is_read_with_what_it_includes() {
+    let directory = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| {
+        let file = directory.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    };
+    write("nginx.conf", "http {\n  include sites/*;\n  include none/*;\n}\n");
+    write("sites/a", "server { listen 80; location / { include snippets/app; } }\n");
+    write("sites/.hidden", "server { listen 81; return 204; }\n");
+    write("snippets/app", "proxy_pass http://127.0.0.1:3000;\n");
+    for file in ["nginx.conf", "sites/a"] {
+        let text = run_in(directory.path(), &["import", "nginx", file]).printed();
+        assert!(text.contains("handler: { upstream: n127-0-0-1-3000 }"), "{file}: {text}");
+        assert!(!text.contains("81"), "{file}: {text}");
+    }
+    let text = run_in(directory.path(), &["import", "nginx", "nginx.conf"]).printed();
+    assert!(text.contains("note: line 3: include none/* is not converted"), "{text}");
+}
+
+#[test]
 fn nginx_and_openapi_become_configurations() {
     let nginx = "upstream app { server 10.0.0.1:8000; }\n\
                  server { listen 80; location /api/ { proxy_pass http://app/v1/; } }\n\
