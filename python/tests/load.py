@@ -1,5 +1,8 @@
 """Steady load from threads that accounts for every request.
 
+Each thread pauses between its requests: without it they would take what processor time there is,
+from the server that replaces its workers and from the tests that run at the same time.
+
 Promises to count every failed request that a client may not retry. A persistent connection that
 ended before the first byte of a response (RFC 9112 section 9.3.1) counts as repeated.
 """
@@ -7,6 +10,8 @@ ended before the first byte of a response (RFC 9112 section 9.3.1) counts as rep
 import threading
 
 from client import request
+
+PAUSE_S = 0.01
 
 
 class Load:
@@ -51,7 +56,7 @@ class Load:
 
     def _run(self):
         client = None
-        while not self._stop.is_set():
+        while not self._stop.wait(PAUSE_S):
             process = None
             try:
                 is_reused = client is not None
