@@ -226,12 +226,9 @@ export function Configuration() {
   const insert = (added: string) => {
     const area = editor.current;
     if (!area) return;
-    const { selectionStart, selectionEnd } = area;
-    setText(text.slice(0, selectionStart) + added + text.slice(selectionEnd));
-    requestAnimationFrame(() => {
-      area.focus();
-      area.setSelectionRange(selectionStart, selectionStart + added.length);
-    });
+    area.setRangeText(added, area.selectionStart, area.selectionEnd, "select");
+    area.focus();
+    setText(area.value);
   };
   const jump = (line: number) => {
     const area = editor.current;

@@ -44,15 +44,14 @@ export function Editor({ area, label, text, readOnly, declarations, onInput }: E
     setChosen(-1);
   };
   const accept = (one: Suggestion) => {
-    if (caret === null || !place) return;
+    const element = area.current;
+    if (caret === null || !place || !element) return;
     const added = one.text + (place.isKey && declarations?.keys(place.path).some((key) => key.text === one.text) ? ": " : "");
-    const from = caret - place.word.length;
-    onInput(text.slice(0, from) + added + text.slice(caret));
+    // At once, not when the page is drawn again: what is typed until then comes after it.
+    element.setRangeText(added, caret - place.word.length, caret, "end");
+    element.focus();
+    onInput(element.value);
     setCaret(null);
-    requestAnimationFrame(() => {
-      area.current?.focus();
-      area.current?.setSelectionRange(from + added.length, from + added.length);
-    });
   };
   const onKey = (event: KeyboardEvent & { currentTarget: HTMLTextAreaElement }) => {
     if (event.key === " " && event.ctrlKey) {

@@ -276,8 +276,20 @@ async function assistance(page) {
   await suggestions.getByRole("option", { name: /^level / }).waitFor();
   await checkAccess(page, "suggestions");
   await page.keyboard.press("ArrowDown");
+  // What is typed before the page is drawn again comes after what was chosen.
+  await page.evaluate(() => {
+    const { requestAnimationFrame } = window;
+    const late = [];
+    window.requestAnimationFrame = (draw) => late.push(draw);
+    window.drawLate = () => {
+      window.requestAnimationFrame = requestAnimationFrame;
+      late.forEach((draw) => draw(performance.now()));
+    };
+  });
   await page.keyboard.press("Enter");
-  await page.keyboard.type("war");
+  await page.keyboard.type("w");
+  await page.evaluate(() => window.drawLate());
+  await page.keyboard.type("ar");
   await suggestions.getByRole("option", { name: /^warn / }).click();
   await page.waitForFunction(() => document.querySelector("textarea.editor").value.endsWith("\nlog:\n  level: warn"));
   await page.keyboard.type("\n# ");
