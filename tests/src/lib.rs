@@ -39,6 +39,7 @@ mod metrics;
 mod process;
 mod response;
 mod server;
+mod stuck;
 mod tcp_proxy;
 mod tls_upstream;
 mod upstream;

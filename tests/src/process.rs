@@ -1,7 +1,7 @@
 //! A child process that cannot outlive its test: its standard error is kept line by line, and it
 //! is killed on drop.
 
-use crate::PATIENCE;
+use crate::{PATIENCE, stuck};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -141,8 +141,9 @@ impl Process {
             }
             assert!(
                 Instant::now() < deadline,
-                "still running; it said:\n{}",
-                self.log().join("\n")
+                "still running; it said:\n{}\n{}",
+                self.log().join("\n"),
+                stuck::describe(self.id())
             );
             std::thread::sleep(Duration::from_millis(5));
         }
