@@ -191,6 +191,12 @@ return function()
     local waiting <close> = setmetatable({ undo = function()
       if waiter.session then time.cancel(waiter.session) end
       give_up()
+      -- What it was handed before it could run belongs to the next one.
+      if waiter.entry then
+        pool:give(lend(pool, waiter.entry))
+      elseif waiter.done and not waiter.why then
+        leave(pool, shelf)
+      end
     end }, Doing)
     table.insert(shelf.waiting, waiter)
     waiter.session = time.after(ms, function()

@@ -86,6 +86,30 @@ fn waiters_are_served_in_order_or_time_out() {
 }
 
 #[test]
+fn what_a_closed_coroutine_was_handed_goes_to_the_next_one() {
+    let program = r#"
+        local p = make{ max = 1 }
+        for _, back in ipairs{ "give", "drop" } do
+            local thing = p:take()
+            local handed = task.fork(function() say("late", p:take(nil, 1000)) end)
+            local group = require "silly.sync.waitgroup".new()
+            group:fork(function()
+                local thing, why = p:take(nil, 1000)
+                say(back, thing and thing.number or why)
+                if thing then p:give(thing) end
+            end)
+            time.sleep(1)
+            p[back](p, thing)
+            say(coroutine.close(handed))
+            group:wait()
+            say(p:stat().open, p:stat().idle)
+        end
+    "#;
+    let expected = ["true", "give 1", "1 1", "close 1", "true", "drop 2", "1 1"];
+    assert_eq!(with_pool(program), expected);
+}
+
+#[test]
 fn opening_in_vain_lets_the_next_one_try() {
     let program = r#"
         local attempts = 0
