@@ -45,11 +45,12 @@ impl Directive {
             | ("server_tokens", ["off"])
             | ("http2", ["on"])
             | ("default_type", ["application/octet-stream"])
-            | ("map" | "proxy_cache_bypass", ["$http_upgrade", ..]) => true,
+            | ("map", ["$http_upgrade", _])
+            | ("proxy_cache_bypass", ["$http_upgrade"]) => true,
             ("include", [file]) => {
                 let name = file.rsplit('/').next().unwrap_or_default();
-                // The others are for programs.
-                name == "mime.types" || name.ends_with("_params") && name != "proxy_params"
+                // The last three are for programs.
+                ["mime.types", "fastcgi_params", "scgi_params", "uwsgi_params"].contains(&name)
             }
             _ => false,
         }

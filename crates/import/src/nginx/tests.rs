@@ -389,9 +389,16 @@ fn what_changes_nothing_here_is_not_named() {
     );
     let text = text.unwrap();
     assert!(!text.contains("note: line") && !text.contains("filters:"), "{text}");
-    let other = "worker_processes 3; server { listen 80; listen 81 quic; http2 off; }";
-    let text = convert(other, "x").unwrap();
-    for wanted in ["worker_processes 3", "http2 off", "listen 81 quic"] {
+    let other = "worker_processes 3; server { listen 80; listen 81 quic; http2 off;\n\
+        include auth_params; proxy_cache_bypass $http_upgrade $cookie_user; }";
+    let text = words(&convert(other, "x").unwrap());
+    for wanted in [
+        "worker_processes 3",
+        "http2 off",
+        "listen 81 quic",
+        "include auth_params",
+        "proxy_cache_bypass $http_upgrade $cookie_user",
+    ] {
         assert!(text.contains(&format!("{wanted} is not converted")), "{wanted}\n{text}");
     }
     assert!(!text.contains(":81"), "{text}");
