@@ -338,7 +338,8 @@ tx:close()
 const CONNECTIONS: &str = r##"
 local db = open()
 -- A statement that takes too long ends its connection, and is cancelled on the server.
-local impatient = open { timeout = 50, application_name = "impatient" }
+-- Long enough to be executed when it is cancelled: a cancel that comes earlier has no effect.
+local impatient = open { timeout = 1000, application_name = "impatient" }
 local late
 -- On a busy machine a connection may not be made in this time either.
 repeat late = fails(impatient:query "select pg_sleep(100)")
@@ -365,7 +366,8 @@ check(pid() ~= id)
 -- A statement that the server cancels leaves its connection of use.
 local co_err
 task.fork(function() co_err = fails(single:query "select pg_sleep(100)") end)
-local blocked = "select pid from pg_stat_activity where state = 'active'"
+-- It is active while it is prepared, too: what is cancelled then is executed nevertheless.
+local blocked = "select pid from pg_stat_activity where wait_event = 'PgSleep'"
   .. " and query = 'select pg_sleep(100)'"
 local found
 repeat
@@ -421,7 +423,7 @@ _, err = encrypted { tls = true }
 check(err.message:find "UnknownIssuer", err.message)
 -- A statement is cancelled under TLS too.
 local secure = { ca = ca, hostname = "db.test" }
-local late = open { timeout = 50, application_name = "late", tls = secure }
+local late = open { timeout = 1000, application_name = "late", tls = secure }
 repeat until fails(late:query "select pg_sleep(100)").message == "postgres: no response in time"
 local db = open()
 local running = "select 1 from pg_stat_activity where application_name = 'late'"
