@@ -181,7 +181,9 @@ fn purges_are_applied_after_each_fault_of_the_network_to_redis() {
     let start = |name: &str, port: u16| {
         site.with_redis(name, &format!("redis://127.0.0.1:{port}"), "alone: 1m", None)
     };
-    purge_through_faults(&site, &proxy, &[start("a", port), start("b", proxy.port())]);
+    let servers = [start("a", port), start("b", proxy.port())];
+    all_serve(&servers);
+    purge_through_faults(&site, &proxy, &servers);
 }
 
 #[test]
@@ -193,13 +195,13 @@ fn purges_are_applied_after_each_fault_of_the_network_to_etcd() {
     let mut fleet = purges::Fleet::start(&site);
     let proxy = TcpProxy::start(fleet.port);
     let servers = [fleet.node_at("a", fleet.port), fleet.node_at("b", proxy.port())];
+    fleet.all_serve(&servers);
     purge_through_faults(&site, &proxy, &servers);
     fleet.kill();
 }
 
 /// The second server is behind the proxy.
 fn purge_through_faults(site: &Site, proxy: &TcpProxy, servers: &[Tidegate; 2]) {
-    all_serve(servers);
     let [near, far] = servers;
     assert_eq!(rounds(site, servers, 10), 10);
     // A purge is not confirmed while a server does not hear of it, and reaches it later.

@@ -387,12 +387,25 @@ caches: {{ pages: {{ memory: 4MiB, disk: {{ path: "${{CACHE}}", size: 64MiB }} }
             site.routes()
         );
         fs::write(fleet.directory.path().join("main.yaml"), main).expect("a writable directory");
-        let mut command = std::process::Command::new(tidegate_binary());
-        command.current_dir(fleet.directory.path()).env("CACHE", "/unused");
-        command.args(["ctl", "apply", "main.yaml", "--etcd", &fleet.url()]);
-        let exit = Process::run(&mut command);
-        assert_eq!(exit.code, Some(0), "{exit:?}");
+        fleet.ctl(&["apply", "main.yaml"]);
         fleet
+    }
+
+    fn ctl(&self, words: &[&str]) -> String {
+        let mut command = std::process::Command::new(tidegate_binary());
+        command.current_dir(self.directory.path()).env("CACHE", "/unused");
+        let exit = Process::run(command.arg("ctl").args(words).args(["--etcd", &self.url()]));
+        assert_eq!(exit.code, Some(0), "{exit:?}");
+        exit.stdout
+    }
+
+    /// Waits until all servers use their caches and have reported: those that have not are listed
+    /// as away, and a purge does not wait for them.
+    pub(crate) fn all_serve(&self, servers: &[Tidegate]) {
+        all_serve(servers);
+        eventually("all servers have reported", || {
+            self.ctl(&["nodes"]).matches(" serving").count() == servers.len()
+        });
     }
 
     fn url(&self) -> String {
@@ -409,11 +422,10 @@ caches: {{ pages: {{ memory: 4MiB, disk: {{ path: "${{CACHE}}", size: 64MiB }} }
 
     /// A node that reaches etcd at this port.
     pub(crate) fn node_at(&self, name: &str, port: u16) -> Tidegate {
-        let state = self.directory.path().join(name).display().to_string();
         Launch::new("")
             .command(&["up", &etcd_configuration::Fleet::url_at(port)])
             .argument(&format!("--node={name}"))
-            .argument(&format!("--state-dir={state}"))
+            .argument(&format!("--state-dir={}", self.directory.path().join(name).display()))
             .environment("CACHE", &self.cache(name).display().to_string())
             .start()
     }
@@ -440,7 +452,7 @@ fn etcd_is_killed_and_paused_and_nothing_purged_is_served() {
     let site = Site::start();
     let mut fleet = Fleet::start(&site);
     let mut servers: Vec<Tidegate> = ["a", "b", "c"].map(|name| fleet.node(name)).into();
-    all_serve(&servers);
+    fleet.all_serve(&servers);
     assert_eq!(rounds(&site, &servers, 40), 40);
     // Nothing stops without etcd.
     fill(&servers, "/2");
@@ -471,8 +483,7 @@ fn etcd_is_killed_and_paused_and_nothing_purged_is_served() {
     let version = site.change("/10");
     let (_, answer) = purge(&servers[0], "", r#"{"url": "http://shop.example/10"}"#);
     let endpoint = format!("http://127.0.0.1:{}", fleet.port);
-    let revision = answer["number"].to_string();
-    etcdctl(fleet.directory.path(), &endpoint, &["compact", &revision]);
+    etcdctl(fleet.directory.path(), &endpoint, &["compact", &answer["number"].to_string()]);
     let again = fleet.node("c");
     assert_eq!(get(&again, "/10").0, version);
     eventually("the rest is still there", || serves(&again) && get(&again, "/11") == (0, true));
