@@ -62,7 +62,8 @@ impl<'n> Fields<'n> {
 
     /// The field as written, else as written under a misspelt key, else its default, else the
     /// type's value for a missing one, else an error and the type's placeholder. An invalid value
-    /// has been reported; reading continues with another value to find further errors.
+    /// has been reported; reading continues with another value to find further errors, which for
+    /// one outside its range is the nearest bound.
     pub fn read<T: Setting>(
         &self,
         name: &'static str,
@@ -74,15 +75,13 @@ impl<'n> Fields<'n> {
         if let Some(written) = written
             && let Some(value) = T::read(written, reader)
         {
-            self.check_range(name, written, &value, range, reader);
-            return Some(value);
+            return Some(bounded(name, written, value, range, reader));
         }
         let misspelt = self.meant.iter().find(|(near, _)| *near == name).map(|(_, node)| *node);
         if let (None, Some(node)) = (written, misspelt)
             && let Some(value) = reader.attempt(|reader| T::read(node, reader))
         {
-            self.check_range(name, node, &value, range, reader);
-            return Some(value);
+            return Some(bounded(name, node, value, range, reader));
         }
         if let Some(default) = default {
             return T::read(&default, reader);
@@ -95,36 +94,47 @@ impl<'n> Fields<'n> {
         }
         value.or_else(T::placeholder)
     }
+}
 
-    /// The bounds are read as if the user had typed them.
-    fn check_range<T: Setting>(
-        &self,
-        name: &str,
-        written: &Node,
-        value: &T,
-        range: Option<Range<T>>,
-        reader: &mut Reader<'_>,
-    ) {
-        let Some(Range { low, high, contains }) = range else { return };
-        let bounds = T::read(&low, reader).zip(T::read(&high, reader));
-        if !written.is_null() && bounds.is_some_and(|(low, high)| !contains(value, low, high)) {
-            let outside = outside(written, &low, &high);
-            reader.error(written.span, format!("{name} {outside}"));
-        }
-    }
+/// The value, or the bound that it exceeds after an error: a size that was rejected is never
+/// allocated. The bounds are read as if the user had typed them.
+fn bounded<T: Setting>(
+    name: &str,
+    written: &Node,
+    value: T,
+    range: Option<Range<T>>,
+    reader: &mut Reader<'_>,
+) -> T {
+    let Some(Range { low, high, bound }) = range.filter(|_| !written.is_null()) else {
+        return value;
+    };
+    let Some((lowest, highest)) = T::read(&low, reader).zip(T::read(&high, reader)) else {
+        return value;
+    };
+    bound(value, lowest, highest).unwrap_or_else(|nearest| {
+        let outside = outside(written, &low, &high);
+        reader.error(written.span, format!("{name} {outside}"));
+        nearest
+    })
 }
 
 /// The bounds of a field as declared.
 pub struct Range<T> {
     low: Node,
     high: Node,
-    /// Fields without a range need no order.
-    contains: fn(&T, T, T) -> bool,
+    /// The value if it is within the bounds, else the nearest one. Fields without a range need no
+    /// order.
+    bound: fn(T, T, T) -> Result<T, T>,
 }
 
 impl<T: PartialOrd> Range<T> {
     pub fn new(low: Node, high: Node) -> Self {
-        Range { low, high, contains: |value, low, high| (low..=high).contains(value) }
+        let bound = |value, low, high| match value {
+            value if value > high => Err(high),
+            value if value >= low => Ok(value),
+            _ => Err(low),
+        };
+        Range { low, high, bound }
     }
 }
 

@@ -14,7 +14,10 @@ mod streams;
 const LIMIT: Decode = Decode { output_bytes: 64 << 20, ratio: 100_000 };
 
 fn text(length: usize) -> String {
-    "All work and no play makes Jack a dull boy. ".chars().cycle().take(length).collect()
+    const TEXT: &str = "All work and no play makes Jack a dull boy. ";
+    let mut text = TEXT.repeat(length.div_ceil(TEXT.len()));
+    text.truncate(length);
+    text
 }
 
 fn html(body: impl Into<Body>) -> Response {

@@ -1,6 +1,6 @@
 //! Tests of derived records.
 
-use crate::{Def, Duration, Node, Reader, SchemaBuilder, Setting, node, read};
+use crate::{Def, Duration, Node, Reader, Report, SchemaBuilder, Setting, node, read};
 
 /// A thing.
 ///
@@ -103,6 +103,22 @@ fn ranges_hold_for_optional_fields_too() {
     assert!(read::<Server>(&node!({ "address": "a", "limit": 4 })).is_err());
     assert_eq!(read::<Server>(&node!({ "address": "a", "limit": 3 })).unwrap().limit, Some(3));
     assert_eq!(read::<Server>(&node!({ "address": "a", "limit": null })).unwrap().limit, None);
+}
+
+#[test]
+fn a_value_that_was_rejected_is_used_by_nobody() {
+    let with = |node: Node| {
+        let mut report = Report::new();
+        let value = Server::read(&node, &mut Reader::new(&mut report)).unwrap();
+        assert_eq!(report.len(), 1);
+        (value.weight, value.limit, value.thing.timeout)
+    };
+    let second = Duration::from_secs(1);
+    assert_eq!(with(node!({ "address": "a", "weight": 4000000 })), (100, None, second));
+    assert_eq!(with(node!({ "address": "a", "weight": 0 })), (1, None, second));
+    assert_eq!(with(node!({ "address": "a", "limit": 4000000 })), (1, Some(3), second));
+    let late = node!({ "address": "a", "thing": { "timeout": "9h" } });
+    assert_eq!(with(late), (1, None, Duration::from_secs(3600)));
 }
 
 #[test]

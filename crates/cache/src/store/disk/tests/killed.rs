@@ -20,7 +20,9 @@ const AHEAD: u64 = 20;
 /// The content of a page says which it is, at every location.
 fn content(number: u64) -> Vec<u8> {
     let length = 200 + fastrand::Rng::with_seed(number).usize(..60_000);
-    number.to_le_bytes().into_iter().cycle().take(length).collect()
+    let mut content = number.to_le_bytes().repeat(length.div_ceil(8));
+    content.truncate(length);
+    content
 }
 
 fn page(store: &crate::store::Store, number: u64) -> Object {
