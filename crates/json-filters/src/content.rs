@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use coding::{Coding, Decode, DecodeError, decode_all};
-use message::{Body, Fault, FaultKind, Headers};
+use message::{Body, Fault, FaultKind, Headers, Request};
 use plugin::{MediaPattern, WorkerContext};
 use telemetry::{CachePadded, Counter};
 use wire::Known;
@@ -21,6 +21,9 @@ pub async fn on_worker_or_pool<T: Send + 'static>(
     if bytes <= ON_WORKER_BYTES { Some(work()) } else { net::blocking(work).await.ok() }
 }
 
+/// The names of UTF-8, and of what is a part of it.
+const UTF8_NAMES: [&[u8]; 3] = [b"utf-8", b"utf8", b"us-ascii"];
+
 /// Decoded bytes per received byte, above the first mebibyte.
 const DECODED_RATIO_MAX: u64 = 100;
 
@@ -30,6 +33,8 @@ pub(crate) enum ContentError {
     TooLarge,
     /// Several media types: which of them would the recipient believe?
     SeveralTypes,
+    /// A character encoding other than UTF-8: the recipient would read another text.
+    NotUtf8,
     /// A content coding that is not supported, or several.
     UnknownCoding,
     /// The coding is not the declared one, or its stream is damaged.
@@ -43,7 +48,7 @@ impl ContentError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             ContentError::TooLarge => "too_large",
-            ContentError::SeveralTypes => "content_type",
+            ContentError::SeveralTypes | ContentError::NotUtf8 => "content_type",
             ContentError::UnknownCoding => "content_coding",
             ContentError::Damaged => "invalid",
             ContentError::Fault(_) => "incomplete",
@@ -57,6 +62,10 @@ impl ContentError {
             ContentError::SeveralTypes => {
                 Fault::new(FaultKind::UnsupportedContent, "the request has several media types")
             }
+            ContentError::NotUtf8 => Fault::new(
+                FaultKind::UnsupportedContent,
+                "the character encoding of the request is not UTF-8",
+            ),
             ContentError::UnknownCoding => Fault::new(
                 FaultKind::UnsupportedContent,
                 "the content coding of the request is not supported",
@@ -79,6 +88,9 @@ impl ContentError {
             ),
             ContentError::SeveralTypes => {
                 Fault::new(FaultKind::ProtocolError, "the response has several media types")
+            }
+            ContentError::NotUtf8 => {
+                Fault::new(FaultKind::ProtocolError, "the response is not in UTF-8")
             }
             ContentError::UnknownCoding => Fault::new(
                 FaultKind::ResponseContentCoding,
@@ -114,6 +126,17 @@ impl Rejections {
 pub(crate) fn has_type(headers: &Headers, types: &[MediaPattern]) -> bool {
     let mut written = headers.get_all(Known::ContentType);
     written.any(|value| types.iter().any(|pattern| pattern.matches(value)))
+}
+
+/// [`take`] for a request. Its recipient has to read the text that is read here, which is UTF-8 (RFC
+/// 8259 8.1).
+pub(crate) async fn take_request(request: &mut Request, max: u64) -> Result<Bytes, ContentError> {
+    let media_type = request.headers.get(Known::ContentType).unwrap_or_default();
+    let is_utf8 = |name: &[u8]| UTF8_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
+    if !wire::charset::declared(media_type, b"charset").is_ok_and(|name| name.is_none_or(is_utf8)) {
+        return Err(ContentError::NotUtf8);
+    }
+    take(&request.headers, &mut request.body, max).await
 }
 
 /// Takes the content out of a message: whole and without its content coding.

@@ -18,6 +18,7 @@ use wire::{Known, Method};
 
 use crate::content::{
     ContentError, Rejections, forget_encoding, has_type, mark_changed, on_worker_or_pool, take,
+    take_request,
 };
 use crate::edit;
 use crate::pointer::Pointer;
@@ -180,9 +181,8 @@ struct JsonBodyFilter {
 
 impl JsonBodyFilter {
     async fn edit_request(&self, request: &mut Request) -> Result<(), Fault> {
-        let mut body = std::mem::take(&mut request.body);
-        let content = take(&request.headers, &mut body, self.settings.max_size.bytes());
-        let content = content.await.map_err(|error: ContentError| {
+        let content = take_request(request, self.settings.max_size.bytes()).await;
+        let content = content.map_err(|error| {
             self.rejected.count(error.reason());
             error.of_request()
         })?;

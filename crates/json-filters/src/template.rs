@@ -17,6 +17,7 @@ use wire::{Known, Method};
 
 use crate::content::{
     ContentError, Rejections, forget_encoding, has_type, mark_changed, on_worker_or_pool, take,
+    take_request,
 };
 use text::{BodyText, CompiledText, FillError, Format, Input};
 
@@ -187,7 +188,6 @@ impl TemplateFilter {
         template: &CompiledTemplate,
         request: &mut Request,
     ) -> Result<(), Fault> {
-        let mut body = std::mem::take(&mut request.body);
         let rejected = |error: ContentError| {
             self.rejected.count(error.reason());
             error.of_request()
@@ -195,7 +195,7 @@ impl TemplateFilter {
         let content = match template.input {
             Input::Unread => Bytes::new(),
             Input::Json | Input::Form => {
-                take(&request.headers, &mut body, self.settings.max).await.map_err(rejected)?
+                take_request(request, self.settings.max).await.map_err(rejected)?
             }
         };
         let filled = template.fill(content, request, self.settings.max).await;

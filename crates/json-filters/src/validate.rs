@@ -18,7 +18,9 @@ use settings::{Node, Reader, Setting, Size};
 use telemetry::log::Level;
 use wire::Known;
 
-use crate::content::{ContentError, ON_WORKER_BYTES, Rejections, forget_encoding, has_type, take};
+use crate::content::{
+    ContentError, ON_WORKER_BYTES, Rejections, forget_encoding, has_type, take_request,
+};
 use crate::tree;
 use schema::{JsonSchema, Violation};
 
@@ -196,9 +198,7 @@ impl ValidateFilter {
     }
 
     async fn check_body(&self, schema: &JsonSchema, request: &mut Request) -> Step {
-        let mut body = std::mem::take(&mut request.body);
-        let max = self.settings.max_size.bytes();
-        let content = match take(&request.headers, &mut body, max).await {
+        let content = match take_request(request, self.settings.max_size.bytes()).await {
             Ok(content) => content,
             Err(error) => {
                 self.rejected.count(error.reason());

@@ -10,6 +10,7 @@ pub mod alias;
 pub mod authority;
 pub mod authorization;
 pub mod cache_control;
+pub mod charset;
 pub mod client_hello;
 pub mod conditional;
 pub mod cookie;

@@ -159,6 +159,7 @@ fn what_cannot_be_edited_is_rejected() {
         (&[JSON, ("content-type", "text/plain")], Bytes::from_static(b"{}"), 415),
         (&[("content-type", "text/plain"), JSON], Bytes::from_static(b"{}"), 415),
         (&[JSON, ("content-encoding", "deflate")], Bytes::from_static(b"{}"), 415),
+        (&[("content-type", "application/json; charset=utf-7")], Bytes::from_static(b"{}"), 415),
         (&[JSON, ("content-encoding", "gzip, br")], Bytes::from_static(b"{}"), 415),
         (&[JSON, ("content-encoding", "gzip")], Bytes::from_static(b"{}"), 400),
         (&[JSON, ("content-encoding", "gzip")], Bytes::from(zeros.clone()), 413),

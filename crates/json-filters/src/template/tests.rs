@@ -128,6 +128,7 @@ fn requests_that_a_template_cannot_read_are_rejected() {
         filter(&node!({ "request": { "body": "[{json /a},{json /a}]" }, "max_size": "16B" }));
     let form = filter(&node!({ "request": { "body": "[{form a}]" } }));
     let encoded = ("content-encoding", "deflate");
+    let utf7 = format!("{}; charset=utf-7", FORM.1);
     for (filter, fields, body, status) in [
         (&json, &[JSON][..], "{\"a\":1", 400),
         (&json, &[JSON], "{\"a\":1,\"b\":22222}", 413),
@@ -137,6 +138,7 @@ fn requests_that_a_template_cannot_read_are_rejected() {
         (&json, &[], "{}", 415),
         (&form, &[FORM], "a=%ff", 400),
         (&form, &[JSON], "{}", 415),
+        (&form, &[("content-type", &utf7)], "a=1", 415),
     ] {
         let mut request = request(fields, Body::from(body));
         let fault = finished(filter.on_request(&mut request)).unwrap_err();

@@ -119,6 +119,15 @@ fn other_media_types_are_rejected() {
         (&[JSON, ("content-type", "text/plain")], 415),
         (&[("content-type", "text/plain"), JSON], 415),
         (&[JSON, ("content-encoding", "deflate")], 415),
+        (&[("content-type", "application/json; charset=UTF-8")], 200),
+        (&[("content-type", "application/json; charset=\"us-ascii\"")], 200),
+        (&[("content-type", "application/json; charset=utf8; x=y")], 200),
+        // The recipient would decode other members than those that were checked.
+        (&[("content-type", "application/json; charset=utf-7")], 415),
+        (&[("content-type", "application/json; charset=utf-8; charset=utf-7")], 415),
+        (&[("content-type", "application/json; charset*=us-ascii''ibm037")], 415),
+        (&[("content-type", "application/json; charset*0=ibm; charset*1=037")], 415),
+        (&[("content-type", "application/json; x=\"\\\"; charset=utf-7; \\\"\"")], 415),
     ] {
         let mut request = request("/", fields, r#"{"name":"ann"}"#);
         assert_eq!(checked(&user(), &mut request).0, status, "{fields:?}");
