@@ -33,8 +33,8 @@ struct Waf {
     threshold: u32,
     /// Inspects this much of bodies that are forms (also multipart), JSON, XML or text, or have no
     /// type; `0B` inspects none. The rest of a body passes. Bodies in gzip, br, zstd or deflate are
-    /// decoded for it; in another coding, damaged, with two types or in a character encoding that
-    /// does not contain ASCII, they are rejected.
+    /// decoded for it; in another coding, damaged, with two types, or in a character encoding that
+    /// does not contain ASCII or is declared twice, they are rejected.
     #[setting(default = "64KiB", range = "0B"..="1MiB")]
     body: Size,
     /// Built-in rules that do not count, everywhere or for single parameters.
@@ -240,17 +240,17 @@ impl WafFilter {
         let mut scanner = self.scanner(request);
         scanner.verdict = verdict;
         let inspect = move || {
-            let content = coding.decode(content, max)?;
-            inspect_body(&kind, &content, &mut scanner);
-            Some(scanner.finish())
+            let content = coding.decode(content, max).ok_or("content-coding")?;
+            inspect_body(&kind, &content, &mut scanner)?;
+            Ok(scanner.finish())
         };
         let verdict = match decoded_max > ON_WORKER_BYTES {
-            true => net::blocking(inspect).await.unwrap_or_default(),
+            true => net::blocking(inspect).await.unwrap_or(Err("content-coding")),
             false => inspect(),
         };
         match verdict {
-            Some(verdict) => self.decide(&verdict, request),
-            None => self.unreadable("content-coding", request),
+            Ok(verdict) => self.decide(&verdict, request),
+            Err(why) => self.unreadable(why, request),
         }
     }
 }

@@ -3,7 +3,7 @@
 use coding::{Coding, Decode, Decoder};
 use memchr::memmem;
 use message::Request;
-use wire::Known;
+use wire::{Known, charset};
 
 use crate::normalize::{is_ordinary_form, without_references};
 use crate::rules::Part;
@@ -50,6 +50,9 @@ const CHARSETS: [&[u8]; 18] = [
     b"utf-16",
     b"utf-32",
 ];
+
+/// An XML declaration with more bytes is an attack by itself.
+const XML_DECLARATION_BYTES_MAX: usize = 1024;
 
 /// A content coding that can be decoded for inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,9 +121,38 @@ pub(crate) fn body_kind(request: &Request) -> Result<Option<BodyKind>, Ambiguous
         other if FAMILIES.iter().any(|family| other.starts_with(family)) => return Ok(None),
         _ => BodyKind::Text,
     };
-    match parameter(content_type, b"charset").map(<[u8]>::to_ascii_lowercase) {
-        Some(name) if !CHARSETS.iter().any(|known| name.starts_with(known)) => Err("charset"),
-        _ => Ok(Some(kind)),
+    check_charset(content_type, b"charset")?;
+    Ok(Some(kind))
+}
+
+/// Requires that the text declares, after this word, none or one of [`CHARSETS`].
+fn check_charset(text: &[u8], word: &[u8]) -> Result<(), Ambiguous> {
+    let begins = |name: &[u8], known: &[u8]| {
+        name.get(..known.len()).is_some_and(|start| start.eq_ignore_ascii_case(known))
+    };
+    match charset::declared(text, word) {
+        Ok(Some(name)) if CHARSETS.iter().any(|known| begins(name, known)) => Ok(()),
+        Ok(None) => Ok(()),
+        _ => Err("charset"),
+    }
+}
+
+/// The same for an XML text, which begins with `<` in all of these encodings, and may declare its
+/// own.
+fn check_xml_charset(content: &[u8]) -> Result<(), Ambiguous> {
+    // Before it, white space and a byte order mark.
+    let is_mark = |byte: &u8| b"\0\t\r\n \xef\xbb\xbf\xfe\xff".contains(byte);
+    let text = content.iter().copied().skip_while(is_mark);
+    // UTF-16 has a zero in each character of ASCII.
+    let text = text.filter(|byte| *byte != 0).take(XML_DECLARATION_BYTES_MAX);
+    let text: Vec<u8> = text.collect();
+    match text.strip_prefix(b"<?xml") {
+        Some(declaration) => match memmem::find(declaration, b"?>") {
+            Some(end) => check_charset(&declaration[..end], b"encoding"),
+            None => Err("charset"),
+        },
+        None if text.first().is_none_or(|first| *first == b'<') => Ok(()),
+        None => Err("charset"),
     }
 }
 
@@ -172,17 +204,22 @@ pub(crate) fn inspect_head(request: &Request, scanner: &mut Scanner) {
 pub fn inspect_content(request: &Request, content: &[u8]) -> Option<WafVerdict> {
     let kind = body_kind(request).ok()??;
     let mut scanner = Scanner::default();
-    inspect_body(&kind, content, &mut scanner);
+    inspect_body(&kind, content, &mut scanner).ok()?;
     Some(scanner.finish())
 }
 
-pub(crate) fn inspect_body(kind: &BodyKind, content: &[u8], scanner: &mut Scanner) {
+pub(crate) fn inspect_body(
+    kind: &BodyKind,
+    content: &[u8],
+    scanner: &mut Scanner,
+) -> Result<(), Ambiguous> {
     match kind {
         BodyKind::Form => inspect_form(content, scanner),
-        BodyKind::Multipart(delimiter) => inspect_multipart(delimiter, content, scanner),
+        BodyKind::Multipart(delimiter) => inspect_multipart(delimiter, content, scanner)?,
         BodyKind::Json => inspect_json(content, scanner),
         BodyKind::Text => scanner.inspect(Part::Argument, b"", content),
         BodyKind::Xml => {
+            check_xml_charset(content)?;
             scanner.inspect(Part::Argument, b"", content);
             if let Some(text) = without_references(content) {
                 scanner.inspect(Part::Argument, b"", &text);
@@ -194,6 +231,7 @@ pub(crate) fn inspect_body(kind: &BodyKind, content: &[u8], scanner: &mut Scanne
             }
         }
     }
+    Ok(())
 }
 
 fn inspect_form(form: &[u8], scanner: &mut Scanner) {
@@ -208,24 +246,29 @@ fn inspect_form(form: &[u8], scanner: &mut Scanner) {
 
 /// Inspects names, values and names of files; not the content of files. What stands before the
 /// first part is a value, and so is a body without parts.
-fn inspect_multipart(delimiter: &[u8], content: &[u8], scanner: &mut Scanner) {
+fn inspect_multipart(
+    delimiter: &[u8],
+    content: &[u8],
+    scanner: &mut Scanner,
+) -> Result<(), Ambiguous> {
     let mut start = 0;
     let mut is_line = false;
     for at in memmem::find_iter(content, delimiter) {
-        inspect_part(&content[start..at], is_line, scanner);
+        inspect_part(&content[start..at], is_line, scanner)?;
         start = at + delimiter.len();
         // Others take a delimiter for a part of the value unless it is a line of its own.
         is_line =
             (at == 0 || content[..at].ends_with(b"\r\n")) && content[start..].starts_with(b"\r\n");
     }
-    inspect_part(&content[start..], is_line, scanner);
+    inspect_part(&content[start..], is_line, scanner)
 }
 
 /// Inspects a part: header lines, an empty line, and the value. The content of a file is not
 /// inspected, if it is certain to be one.
-fn inspect_part(part: &[u8], mut is_certain: bool, scanner: &mut Scanner) {
+fn inspect_part(part: &[u8], mut is_certain: bool, scanner: &mut Scanner) -> Result<(), Ambiguous> {
     let mut rest = part.trim_ascii_start();
     let (mut name, mut is_file, mut dispositions) = (Vec::new(), false, 0);
+    let mut charset = Ok(());
     while let Some(end) = memchr::memchr(b'\n', rest) {
         let line = rest[..end].trim_ascii();
         rest = &rest[end + 1..];
@@ -233,6 +276,9 @@ fn inspect_part(part: &[u8], mut is_certain: bool, scanner: &mut Scanner) {
             break;
         }
         let field = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        if field.eq_ignore_ascii_case(b"content-type") {
+            charset = charset.and(check_charset(line, b"charset"));
+        }
         if !field.eq_ignore_ascii_case(b"content-disposition") {
             scanner.inspect(Part::Argument, &name, line);
             continue;
@@ -252,7 +298,9 @@ fn inspect_part(part: &[u8], mut is_certain: bool, scanner: &mut Scanner) {
     }
     if !is_certain || !is_file || dispositions > 1 {
         scanner.inspect(Part::Argument, &name, rest.trim_ascii_end());
+        return charset;
     }
+    Ok(())
 }
 
 /// The first parameter of this name in a header field (RFC 9110 5.6.6), without its quotes.
