@@ -19,7 +19,10 @@ routes:
   - match: {{ path: /unused }}
     handler: {{ upstream: unused }}
   - match: {{}}
-    filters: [{{ forward_auth: {{ {server}, copy: [remote-user], consumer: remote-user }} }}]
+    filters:
+      - forward_auth: {{ {server}, copy: [remote-user], consumer: remote-user }}
+      - response_headers: {{ add: {{ x-always: ["1"] }}, always: true }}
+      - response_headers: {{ set: {{ x-passed: "1" }} }}
     handler: {{ upstream: api }}
 "#
     )
@@ -89,6 +92,10 @@ fn the_server_decides_over_a_connection_that_is_reused() {
         assert_eq!((denied.status, denied.text().as_str()), (302, "login"));
         assert_eq!(denied.header("location"), Some("https://login.test/"));
         assert_eq!(denied.header("set-cookie"), Some("attempt=1"));
+        for (response, passed) in [(allowed, Some("1")), (denied, None)] {
+            assert_eq!(response.header("x-always"), Some("1"));
+            assert_eq!(response.header("x-passed"), passed);
+        }
         assert_eq!((requests.load(Ordering::Relaxed), auth.accepted()), (2, 1));
         let rejected = [("filter", "forward_auth"), ("reason", "denied")];
         assert_eq!(server.metrics().sum("tidegate_policy_rejections_total", &rejected), 1.0);
@@ -165,8 +172,8 @@ fn clients_with_a_key_are_allowed_without_the_server_and_others_get_its_response
     let decides = format!("url: \"http://{}/verify?app=a\"", auth.address());
     let with = |key: &str| {
         config(&decides, &api)
-            .replace("filters: [{ forward", "filters: [{ auth: { any: [{ key_auth: {} }, { forward")
-            .replace("consumer: remote-user } }]", "consumer: remote-user } }] } }]")
+            .replace("- forward", "- auth: { any: [{ key_auth: {} }, { forward")
+            .replace("consumer: remote-user }", "consumer: remote-user } }] }")
             + &format!("consumers: [{{ name: batch, keys: [{{ key: {key} }}] }}]\n")
     };
     let server = Tidegate::start(&with("key-of-batch"));
@@ -182,6 +189,7 @@ fn clients_with_a_key_are_allowed_without_the_server_and_others_get_its_response
         assert_eq!((denied.status, denied.text().as_str()), (302, "login"), "{other}");
         assert_eq!(denied.header("location"), Some("https://login.test/"));
         assert_eq!(denied.header("www-authenticate"), None);
+        assert_eq!((denied.header("x-always"), denied.header("x-passed")), (Some("1"), None));
     }
     // After a reload with another key.
     let before = server.metrics().sum("tidegate_config_reloads_total", &[]);

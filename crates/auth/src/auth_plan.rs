@@ -168,7 +168,7 @@ impl MethodsBeforeLast {
             Decision::Responded(result) => {
                 self.methods.hide(request);
                 self.methods.count_invalid(reason);
-                MaybeFuture::Ready(self.with_challenges(result, reason))
+                MaybeFuture::Ready(next.skip(request, self.with_challenges(result, reason)))
             }
             allowed => allowed.follow(request, next),
         }

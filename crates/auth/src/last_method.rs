@@ -88,7 +88,7 @@ impl Decision {
             Decision::Allowed(Some(change)) => {
                 MaybeFuture::of(async move { change(next.run(request).await) })
             }
-            Decision::Responded(result) => MaybeFuture::Ready(result),
+            Decision::Responded(result) => MaybeFuture::Ready(next.skip(request, result)),
         }
     }
 }

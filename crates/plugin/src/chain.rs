@@ -154,7 +154,8 @@ pub trait Middleware {
         false
     }
 
-    /// Responds, by running the rest of the route or without it.
+    /// Responds, by running the rest of the route or without it. A response that the middleware
+    /// makes itself goes through [`Next::skip`].
     fn call<'a>(
         self: Rc<Self>,
         request: &'a mut Request,
@@ -302,9 +303,7 @@ impl Route {
                     match resolve_hook!(filter, request, "request", filter.on_request(request)) {
                         Step::Continue => passed += 1,
                         Step::Respond(mut response) => {
-                            for stage in self.stages[passed + 1..].iter().rev() {
-                                stage.on_generated(request, &mut response);
-                            }
+                            self.on_generated_from(passed + 1, request, &mut response);
                             break Ok(response);
                         }
                         Step::Fail(fault) => break Err(fault),
@@ -361,7 +360,12 @@ impl Route {
 
     /// Lets the filters change a response that was made from a fault.
     pub fn on_generated(&self, request: &Request, response: &mut Response) {
-        for stage in self.stages.iter().rev() {
+        self.on_generated_from(0, request, response);
+    }
+
+    /// The same for the stages from `first` on.
+    fn on_generated_from(&self, first: usize, request: &Request, response: &mut Response) {
+        for stage in self.stages[first..].iter().rev() {
             stage.on_generated(request, response);
         }
     }
@@ -415,6 +419,15 @@ impl Next {
         // Responses to other connections must not wait for a step that may take long.
         net::task::send_deferred();
         Box::pin(async move { self.route.run_from(self.at, request).await })
+    }
+
+    /// Ends a request without running the rest of the route: its filters may change the response
+    /// that the middleware has made, as they change one of a filter before them.
+    pub fn skip(self, request: &Request, mut outcome: HandlerResult) -> HandlerResult {
+        if let Ok(response) = &mut outcome {
+            self.route.on_generated_from(self.at, request, response);
+        }
+        outcome
     }
 
     /// [`Next::run`] with a bound on the time to the response's head: 504 afterwards.

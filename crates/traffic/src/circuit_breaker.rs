@@ -248,9 +248,10 @@ impl Middleware for CircuitBreakerFilter {
             self.rejected.inc();
             return match self.fallback.clone() {
                 None => Err(self.rejection(wait_ms)).into(),
-                Some(fallback) => {
-                    MaybeFuture::of(async move { fallback.handle(request).resolve().await })
-                }
+                Some(fallback) => MaybeFuture::of(async move {
+                    let outcome = fallback.handle(request).resolve().await;
+                    next.skip(request, outcome)
+                }),
             };
         }
         MaybeFuture::of(async move {

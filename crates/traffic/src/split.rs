@@ -354,7 +354,10 @@ impl Middleware for SplitFilter {
             let began_us = net::clock::now_us();
             let to = &self.variants[variant];
             let mut outcome = match &to.handler {
-                Some(handler) => handler.handle(request).resolve().await,
+                Some(handler) => {
+                    let outcome = handler.handle(request).resolve().await;
+                    next.skip(request, outcome)
+                }
                 None => next.run(request).await,
             };
             to.metrics.record(&outcome, net::clock::recent_us().saturating_sub(began_us));
