@@ -13,6 +13,9 @@ use crate::endpoint::Endpoint;
 use crate::models::{ModelTable, VisibleModels};
 use crate::prompt::{Members, text_bytes};
 
+/// The members of a request that are read or replaced.
+const MEMBERS: [&str; 6] = ["model", "messages", "input", "prompt", "stream", "stream_options"];
+
 /// A request body, and what of it matters here.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
@@ -41,6 +44,7 @@ impl RequestBody {
         let Json::Object(members) = &mut document else {
             return Err(ApiError::new(400, "invalid_json", "The body is not a JSON object."));
         };
+        check_case(members, &MEMBERS)?;
         let text = model_of(members)?;
         let name: String = serde_json::from_str(text).map_err(|_| no_text())?;
         let index = models.index_of(&name, visible)?;
@@ -53,6 +57,7 @@ impl RequestBody {
         let has_stream_options = options.is_some();
         let asks_usage = match options {
             Some(Json::Object(options)) => {
+                check_case(options, &["include_usage"])?;
                 options.iter().any(|(name, value)| name == "include_usage" && is_true(value))
             }
             _ => false,
@@ -91,6 +96,30 @@ impl RequestBody {
         let (before, after) = (&self.content[..self.name.start], &self.content[self.name.end..]);
         Bytes::from([before, quoted.as_bytes(), options.as_bytes(), after].concat())
     }
+}
+
+/// Requires that no member has one of these names in another case. For providers written in Go,
+/// whose JSON ignores case, `Model` is the model too, and the last one counts.
+fn check_case(members: &Members<'_>, names: &[&str]) -> Result<(), ApiError> {
+    let is_other = |written: &str, name: &str| written != name && is_folded(written, name);
+    for (written, _) in members {
+        if let Some(name) = names.iter().find(|name| is_other(written, name)) {
+            let message = format!("The request has `{written}`, which may be read as `{name}`.");
+            return Err(ApiError::new(400, "invalid_json", message));
+        }
+    }
+    Ok(())
+}
+
+/// True if a text equals a name in lower case when case is ignored. Two characters beyond ASCII
+/// have such letters.
+fn is_folded(written: &str, name: &str) -> bool {
+    let folded = written.chars().map(|character| match character {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    });
+    folded.eq(name.chars())
 }
 
 /// The name of the model of a request, with its quotes.
@@ -179,6 +208,26 @@ mod tests {
         let forwarded =
             r#" {"n":1.00, "model": "org/llama\"3","x":{"model":"small"},"s":"\u00e9"}"#;
         assert_eq!(sent(written, "org/llama\"3"), forwarded);
+    }
+
+    #[test]
+    fn a_member_that_a_provider_may_take_for_another_is_an_error() {
+        for body in [
+            r#"{"model":"small","Model":"large"}"#,
+            r#"{"MODEL":"large","model":"small"}"#,
+            r#"{"model":"small","\u004dessages":[]}"#,
+            r#"{"model":"small","message\u017f":[]}"#,
+            r#"{"model":"small","stream":true,"Stream":false}"#,
+            r#"{"model":"small","stream_options":{"include_usage":true,"Include_Usage":false}}"#,
+        ] {
+            assert_eq!(
+                read(body, node!({ "provider": "a" })).unwrap_err(),
+                "invalid_json",
+                "{body}"
+            );
+        }
+        let other = r#"{"model":"small","Models":1,"metadata":{"Model":"x"},"\u212aey":2}"#;
+        assert_eq!(sent(other, "small"), other);
     }
 
     #[test]
