@@ -12,13 +12,12 @@ use std::task::{Context, Poll, ready};
 use message::{Body, BodyStream, Fault, Frame, Request, Response};
 use net::clock::{self, Moment};
 use net::{FileRange, Timer};
-use plugin::{
-    Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext, variables,
-};
+use plugin::{Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Key, Node, Reader, Setting, Size};
 use telemetry::{CachePadded, Counter, families};
 
 use crate::keyed_state;
+use crate::request_key::{RequestKey, check_ipv6_prefix};
 
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "bandwidth", schema: Bandwidth::schema, read };
@@ -46,6 +45,10 @@ struct Bandwidth {
     /// Exchanges with the same text share the rate; without it each has its own.
     #[setting(example = "client_ip", example = "consumer")]
     key: Option<Key>,
+    /// Where the key is `client_ip`: how many bits of an IPv6 address count. A single customer
+    /// usually has 64.
+    #[setting(default = 64, range = 1..=128)]
+    ipv6_prefix: u8,
     /// The name of the limit, for metrics; without it that of the route.
     name: Option<String>,
     /// How many keys are stored. Beyond that, keys that were idle longest begin with a full burst.
@@ -57,6 +60,7 @@ fn check(settings: &Bandwidth, node: &Node, reader: &mut Reader<'_>) {
     if settings.key.is_none() {
         reader.no_effect(node, &["entries"], "there is no `key`");
     }
+    check_ipv6_prefix(&settings.key, node, reader);
     if settings.request.is_none() && settings.response.is_none() {
         reader
             .error(node.span, "a bandwidth limit without effect")
@@ -77,6 +81,7 @@ struct CellsKey {
     direction: &'static str,
     rate: u64,
     key: Key,
+    ipv6_prefix: u8,
     entries: u32,
 }
 
@@ -90,15 +95,18 @@ impl FilterPlan for BandwidthPlan {
     }
 
     fn build_on(&self, route: &str, worker: &WorkerContext) -> Stage {
-        let Bandwidth { burst, key, name, entries, .. } = &self.0;
+        let Bandwidth { burst, key, ipv6_prefix, name, entries, .. } = &self.0;
+        let (ipv6_prefix, entries) = (*ipv6_prefix, *entries);
         let name = name.as_deref().unwrap_or(route);
         let telemetry = &worker.telemetry;
         let direction = |rate: Option<Size>, direction| {
             let rate = rate?.bytes();
             let cells = key.clone().map(|key| {
-                let identity =
-                    CellsKey { name: name.to_owned(), direction, rate, key, entries: *entries };
-                worker.shared.get(identity, || keyed_state::table(telemetry, name, *entries))
+                let name = name.to_owned();
+                CellsKey { name, direction, rate, key, ipv6_prefix, entries }
+            });
+            let cells = cells.map(|identity| {
+                worker.shared.get(identity, || keyed_state::table(telemetry, name, entries))
             });
             Some(Direction {
                 rate: BodyRate::new(rate, burst.bytes()),
@@ -114,7 +122,7 @@ impl FilterPlan for BandwidthPlan {
         Stage::Filter(Rc::new(BandwidthFilter {
             request: direction(self.0.request, "request"),
             response: direction(self.0.response, "response"),
-            key: key.clone(),
+            key: key.as_ref().map(|key| RequestKey::new(key, ipv6_prefix)),
         }))
     }
 
@@ -135,7 +143,7 @@ impl FilterPlan for BandwidthPlan {
 struct BandwidthFilter {
     request: Option<Direction>,
     response: Option<Direction>,
-    key: Option<Key>,
+    key: Option<RequestKey>,
 }
 
 struct Direction {
@@ -185,7 +193,7 @@ impl BodyRate {
 
 impl Direction {
     /// Puts a body at the rate of this direction.
-    fn limit(&self, key: Option<&Key>, request: &Request, body: &mut Body) {
+    fn limit(&self, key: Option<&RequestKey>, request: &Request, body: &mut Body) {
         let length = body.length();
         let alone = self.cells.is_none();
         if length == Some(0) || alone && length.is_some_and(|length| length <= self.burst_bytes) {
@@ -193,7 +201,7 @@ impl Direction {
         }
         let cell = match (&self.cells, key) {
             (Some(cells), Some(key)) => {
-                keyed_state::with(cells, &variables::key(key, request), Arc::clone)
+                key.with(request, |key| keyed_state::with(cells, key, Arc::clone))
             }
             _ => Arc::default(),
         };

@@ -13,12 +13,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use message::{Fault, FaultKind, Request, Response};
 use plugin::{
     Condition, Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext,
-    variables,
 };
 use settings::{Key, Node, Percent, Reader, Setting};
 use telemetry::{CachePadded, Counter, Gauge, LimitHit, SharedGauge, WorkerMetrics, families};
 
 use crate::keyed_state;
+use crate::request_key::{RequestKey, check_ipv6_prefix};
 use gradient::{Gradient, LimitRange};
 
 pub(crate) const KIND: FilterKind =
@@ -40,6 +40,10 @@ struct Concurrency {
     /// together.
     #[setting(example = "client_ip", example = "consumer")]
     key: Option<Key>,
+    /// Where the key is `client_ip`: how many bits of an IPv6 address count. A single customer
+    /// usually has 64.
+    #[setting(default = 64, range = 1..=128)]
+    ipv6_prefix: u8,
     /// Requests that may use only a part of the limit, so that they are the first to be rejected.
     /// The first entry whose condition holds applies; all other requests may use the whole limit.
     #[setting(default = [], example = [{ "when": { "header": "x-batch" }, "share": "50%" }])]
@@ -81,6 +85,7 @@ fn check(settings: &Concurrency, node: &Node, reader: &mut Reader<'_>) {
     if settings.key.is_none() {
         reader.no_effect(node, &["entries"], "there is no `key`");
     }
+    check_ipv6_prefix(&settings.key, node, reader);
     if settings.limit.is_some() == settings.adaptive.is_some() {
         reader.error(node.span, "a concurrency limit needs either `limit` or `adaptive`");
     }
@@ -108,6 +113,7 @@ struct ConcurrencyPlan(Arc<Concurrency>);
 struct CountersKey {
     name: String,
     key: Option<Key>,
+    ipv6_prefix: u8,
     entries: u32,
 }
 
@@ -127,6 +133,7 @@ impl FilterPlan for ConcurrencyPlan {
         let identity = CountersKey {
             name: name.to_owned(),
             key: settings.key.clone(),
+            ipv6_prefix: settings.ipv6_prefix,
             entries: settings.entries,
         };
         let limit = match &settings.adaptive {
@@ -146,7 +153,7 @@ impl FilterPlan for ConcurrencyPlan {
                     let counts = worker
                         .shared
                         .get(identity, || keyed_state::table(telemetry, name, settings.entries));
-                    Counted::ByKey(key.clone(), counts)
+                    Counted::ByKey(RequestKey::new(key, settings.ipv6_prefix), counts)
                 }
             },
             limit,
@@ -164,9 +171,9 @@ impl FilterPlan for ConcurrencyPlan {
     }
 
     fn route_state(&self) -> Option<String> {
-        let Concurrency { name, key, entries, .. } = &*self.0;
+        let Concurrency { name, key, ipv6_prefix, entries, .. } = &*self.0;
         name.is_none().then(|| match key {
-            Some(key) => format!("{key},{entries}"),
+            Some(key) => format!("{key},{ipv6_prefix},{entries}"),
             None => String::new(),
         })
     }
@@ -189,7 +196,7 @@ struct Counting(Arc<AtomicU32>);
 
 enum Counted {
     Together(Arc<Counting>),
-    ByKey(Key, Arc<Keyed<Counting>>),
+    ByKey(RequestKey, Arc<Keyed<Counting>>),
 }
 
 enum Limit {
@@ -232,10 +239,9 @@ impl Filter for ConcurrencyFilter {
         let limit = self.limit_for(request);
         let permit = match &self.counted {
             Counted::Together(counting) => self.acquire(counting, limit),
-            Counted::ByKey(key, counts) => {
-                let key = variables::key(key, request);
-                keyed_state::with(counts, &key, |counting| self.acquire(counting, limit))
-            }
+            Counted::ByKey(key, counts) => key.with(request, |key| {
+                keyed_state::with(counts, key, |counting| self.acquire(counting, limit))
+            }),
         };
         let Some(permit) = permit else {
             self.rejected.inc();

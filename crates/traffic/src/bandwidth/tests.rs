@@ -115,6 +115,29 @@ fn exchanges_with_the_same_key_share_the_rate_also_after_a_reload() {
 }
 
 #[test]
+fn an_ipv6_network_shares_the_rate() {
+    manual_time::block_on(async {
+        for (prefix, shares) in [(64, true), (128, false)] {
+            let settings = node!({
+                "response": "100KiB", "burst": "10KiB", "key": "client_ip", "ipv6_prefix": prefix,
+            });
+            let limit = filter(&KIND, &settings);
+            let of = |client: &str| {
+                let (mut request, mut response) = (get("/", &[]), Response::new(200));
+                request.client_ip = client.parse().unwrap();
+                response.body = bytes(1 << 20);
+                passed(limit.on_response(&mut request, &mut response)).unwrap();
+                read(response.body)
+            };
+            let (one, two) = (of("2001:db8::1"), of("2001:db8::2"));
+            manual_time::advance(Duration::from_secs(2)).await;
+            let both_kib = (one.get() + two.get()) / 1024;
+            assert_eq!(both_kib < 300, shares, "{both_kib} KiB");
+        }
+    });
+}
+
+#[test]
 fn files_are_cut_and_small_bodies_are_left_alone() {
     manual_time::block_on(async {
         let limit = filter(&KIND, &node!({ "response": "10MiB", "burst": "64KiB" }));
@@ -134,6 +157,7 @@ fn files_are_cut_and_small_bodies_are_left_alone() {
 fn errors_are_named() {
     for (settings, why) in [
         (node!({}), "a bandwidth limit without effect"),
+        (node!({ "request": "1MiB", "ipv6_prefix": 48 }), "the key is not client_ip"),
         (node!({ "request": "1B" }), "between 1KiB and"),
         (node!({ "respones": "1MiB" }), "did you mean \"response\"?"),
     ] {

@@ -72,6 +72,26 @@ fn each_key_has_its_own_limit() {
 }
 
 #[test]
+fn an_ipv6_network_counts_as_one_client() {
+    let held = |settings: settings::Node| {
+        let limit = filter(&KIND, &settings);
+        ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1", "10.0.0.1", "10.0.0.2"].map(|client| {
+            let mut request = get("/", &[]);
+            request.client_ip = client.parse().unwrap();
+            let passes = passed(limit.on_request(&mut request)).is_ok();
+            (passes, request)
+        })
+    };
+    let passes = |settings| held(settings).map(|(passes, _)| passes);
+    let by_client = node!({ "limit": 1, "key": "client_ip" });
+    assert_eq!(passes(by_client), [true, false, true, true, true]);
+    let wider = node!({ "limit": 1, "key": "client_ip", "ipv6_prefix": 48 });
+    assert_eq!(passes(wider), [true, false, false, true, true]);
+    let exact = node!({ "limit": 1, "key": "client_ip", "ipv6_prefix": 128 });
+    assert_eq!(passes(exact), [true; 5]);
+}
+
+#[test]
 fn a_reload_forgets_no_request_in_flight() {
     let context = context();
     let old = filter_in(&KIND, &node!({ "limit": 3, "name": "api" }), &context);
@@ -135,6 +155,7 @@ fn errors_are_named() {
         (node!({ "limit": 0 }), "between 1 and"),
         (node!({ "adaptive": { "min": 9, "max": 5 } }), "`min` is greater than `max`"),
         (node!({ "adaptive": {}, "key": "client_ip" }), "has no `key`"),
+        (node!({ "limit": 5, "key": "host", "ipv6_prefix": 48 }), "the key is not client_ip"),
         (node!({ "limit": 5, "priorites": [] }), "did you mean \"priorities\"?"),
     ] {
         let report = errors(&KIND, &settings);
