@@ -11,11 +11,11 @@ use std::sync::Arc;
 use message::{HandlerResult, Request};
 use plugin::{
     CredentialPlace, FilterPlan, HandlerSetting, HeaderName, MaybeFuture, Middleware, Next, Stage,
-    WorkerContext,
+    WorkerContext, remove_headers,
 };
 use wire::Known;
 
-use crate::last_method::{Decision, LastMethod, LastMethodPlan, NOTHING_TO_HIDE, remove_headers};
+use crate::last_method::{Decision, LastMethod, LastMethodPlan, NOTHING_TO_HIDE};
 use crate::method::{Attempt, AuthFilter, MethodPlan, Methods, Reason, Tried, forwarded};
 
 /// The plan of a filter that authenticates.

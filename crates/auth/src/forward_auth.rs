@@ -17,7 +17,7 @@ use net::Resolver;
 use net::tls::ClientTls;
 use plugin::{
     Filter, FilterKind, FilterPlan, Handler, HandlerSetting, HeaderName, MaybeFuture, Middleware,
-    Next, Stage, Step, WorkerContext,
+    Next, Stage, Step, WorkerContext, remove_headers,
 };
 use settings::{Duration, Node, Reader, Setting, Size, Span, Spanned};
 use telemetry::{CachePadded, Counter};
@@ -28,7 +28,6 @@ use crate::credential::{CredentialId, CredentialKind};
 use crate::identity::in_clear;
 use crate::last_method::{
     self, Decision, Hide, LastMethod, LastMethodPlan, NOTHING_TO_HIDE, ResponseChange,
-    remove_headers,
 };
 use crate::registry::Directory;
 

@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use http_client::Url;
-use message::{Body, HandlerResult, LocalFuture, Request};
+use message::{HandlerResult, LocalFuture, Request};
 use plugin::{FilterPlan, HeaderName, MaybeFuture, Next, WorkerContext};
 
 /// Changes the response to a request that was allowed.
@@ -90,19 +90,5 @@ impl Decision {
             }
             Decision::Responded(result) => MaybeFuture::Ready(next.skip(request, result)),
         }
-    }
-}
-
-/// Removes headers of a client, also those that its trailers would become.
-pub(crate) fn remove_headers(request: &mut Request, names: &Rc<[HeaderName]>) {
-    for name in &**names {
-        request.headers.remove(name);
-    }
-    if !names.is_empty() && matches!(request.body, Body::Stream(_)) {
-        let names = names.clone();
-        let body = std::mem::take(&mut request.body);
-        request.body = body.without_trailers(move |field| {
-            names.iter().any(|name| wire::alias::same(name.as_str().as_bytes(), field.name))
-        });
     }
 }

@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use message::{Fault, Request, Response};
-use plugin::{Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Stage, Step, WorkerContext};
+use plugin::{
+    Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Stage, Step, WorkerContext,
+    remove_trailers,
+};
 use settings::{Cidr, Node, Reader, Setting, any_contains};
 use wire::Known;
 
@@ -72,6 +75,7 @@ impl FilterPlan for RequestIdPlan {
     fn build(&self, _: &WorkerContext) -> Stage {
         Stage::Filter(Rc::new(RequestIdFilter {
             settings: self.0.clone(),
+            header: Rc::new([self.0.header.clone()]),
             ids: RandomIds::default(),
         }))
     }
@@ -84,6 +88,8 @@ impl FilterPlan for RequestIdPlan {
 
 struct RequestIdFilter {
     settings: Arc<RequestId>,
+    /// The header of the id, as those are listed that a client does not set.
+    header: Rc<[HeaderName]>,
     ids: RandomIds,
 }
 
@@ -98,6 +104,7 @@ impl Filter for RequestIdFilter {
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
         self.identify(request);
+        remove_trailers(request, &self.header);
         Step::Continue.into()
     }
 
@@ -203,7 +210,7 @@ fn digits(high: u64, low: u64) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{errors, filter, get, passed};
+    use crate::testing::{body_with_trailers, errors, filter, get, passed, trailer_names};
     use settings::node;
     use std::collections::HashSet;
 
@@ -270,6 +277,15 @@ mod tests {
             assert_eq!(id(&settings, &[given("abc")]).len(), 32);
         }
         assert_eq!(id(&node!({ "trust": ["127.0.0.1"] }), &[given("abc")]), "abc");
+    }
+
+    #[test]
+    fn a_trailer_is_not_an_id() {
+        let ids = filter(&KIND, &node!({}));
+        let mut request = get("/", &[]);
+        request.body = body_with_trailers(&["X_Request_ID", "x-sum"]);
+        passed(ids.on_request(&mut request)).unwrap();
+        assert_eq!(trailer_names(request.body), ["x-sum"]);
     }
 
     #[test]

@@ -7,7 +7,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use message::{Headers, Request, Response, Scheme, SharedHeaders};
-use plugin::{Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Stage, Step, WorkerContext};
+use plugin::{
+    Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Stage, Step, WorkerContext,
+    remove_trailers,
+};
 use settings::{Duration, Node, Reader, Setting};
 use wire::Known;
 
@@ -242,8 +245,9 @@ impl FilterPlan for SecurityHeadersPlan {
     }
 
     fn build(&self, _: &WorkerContext) -> Stage {
-        let ids = RandomIds::default();
-        Stage::Filter(Rc::new(SecurityHeadersFilter { fields: self.0.clone(), ids }))
+        let nonce_header = self.0.policy.iter().map(|policy| policy.header.clone()).collect();
+        let (fields, ids) = (self.0.clone(), RandomIds::default());
+        Stage::Filter(Rc::new(SecurityHeadersFilter { fields, nonce_header, ids }))
     }
 
     fn describe(&self) -> String {
@@ -261,6 +265,8 @@ impl FilterPlan for SecurityHeadersPlan {
 
 struct SecurityHeadersFilter {
     fields: Arc<Fields>,
+    /// The header of the nonce, if there is one.
+    nonce_header: Rc<[HeaderName]>,
     ids: RandomIds,
 }
 
@@ -276,6 +282,7 @@ impl Filter for SecurityHeadersFilter {
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
         if let Some(policy) = &self.fields.policy {
             request.headers.set(&policy.header, &*self.ids.hex());
+            remove_trailers(request, &self.nonce_header);
         }
         Step::Continue.into()
     }
@@ -297,7 +304,7 @@ impl Filter for SecurityHeadersFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{errors, filter, get, passed};
+    use crate::testing::{body_with_trailers, errors, filter, get, passed, trailer_names};
     use settings::node;
 
     fn response(settings: &Node, scheme: Scheme, own: &[(&str, &str)]) -> Response {
@@ -374,8 +381,10 @@ mod tests {
         };
         for _ in 0..100 {
             let mut request = get("/", &[("x-nonce", "chosen-by-client")]);
+            request.body = body_with_trailers(&["X-Nonce", "x-sum"]);
             passed(filter.on_request(&mut request)).unwrap();
             assert_eq!(request.headers.get_all("x-nonce").count(), 1);
+            assert_eq!(trailer_names(std::mem::take(&mut request.body)), ["x-sum"]);
             let nonce = request.headers.get_str("x-nonce").unwrap().to_owned();
             assert!(nonce.len() == 32 && nonce.bytes().all(|byte| byte.is_ascii_hexdigit()));
             let mut response = Response::new(200);

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use message::{Body, Fault, FaultKind, Request, Response};
 use plugin::{
     Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, MediaPattern, Stage, Step,
-    WorkerContext,
+    WorkerContext, remove_headers,
 };
 use settings::{Node, Reader, Setting, Size};
 use wire::{Known, Method};
@@ -123,7 +123,8 @@ impl FilterPlan for JsonBodyPlan {
 
     fn build(&self, worker: &WorkerContext) -> Stage {
         let rejected = Rejections::new(worker, KIND.name, &REASONS);
-        Stage::Filter(Rc::new(JsonBodyFilter { settings: self.0.clone(), rejected }))
+        let headers = self.0.headers.names().cloned().collect();
+        Stage::Filter(Rc::new(JsonBodyFilter { settings: self.0.clone(), headers, rejected }))
     }
 
     /// A response is edited when its request has been authenticated.
@@ -176,6 +177,8 @@ const REASONS: [&str; 4] = ["too_large", "content_type", "content_coding", "inva
 
 struct JsonBodyFilter {
     settings: Arc<JsonBody>,
+    /// The names of the headers that have values of the body, never the client's.
+    headers: Rc<[HeaderName]>,
     rejected: Rejections,
 }
 
@@ -307,9 +310,7 @@ impl Filter for JsonBodyFilter {
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
         let JsonBody { request: operations, headers, response, types, .. } = &*self.settings;
-        for name in headers.names() {
-            request.headers.remove(name);
-        }
+        remove_headers(request, &self.headers);
         if !response.is_empty() {
             // A part of a document cannot be edited.
             request.headers.remove(Known::Range);

@@ -1,12 +1,13 @@
 //! A header name in the configuration: checked and looked up once, when it is read.
 
 use std::fmt;
+use std::rc::Rc;
 use std::str::FromStr;
 
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting};
 use wire::Known;
 
-use message::Name;
+use message::{Body, Name, Request};
 
 /// A valid field name (RFC 9110 5.1), in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -18,6 +19,25 @@ pub struct HeaderName {
 impl HeaderName {
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+}
+
+/// Removes headers of a client, also those that its trailers would become.
+pub fn remove_headers(request: &mut Request, names: &Rc<[HeaderName]>) {
+    for name in &**names {
+        request.headers.remove(name);
+    }
+    remove_trailers(request, names);
+}
+
+/// Removes the trailers of a client that would become headers of these names.
+pub fn remove_trailers(request: &mut Request, names: &Rc<[HeaderName]>) {
+    if !names.is_empty() && matches!(request.body, Body::Stream(_)) {
+        let names = names.clone();
+        let body = std::mem::take(&mut request.body);
+        request.body = body.without_trailers(move |field| {
+            names.iter().any(|name| wire::alias::same(name.as_str().as_bytes(), field.name))
+        });
     }
 }
 

@@ -84,7 +84,7 @@ pub use chain::{Dispatch, Filter, Handler, Middleware, Next, Route, Stage, Step}
 pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
 pub use country_code::CountryCode;
 pub use handler_setting::HandlerSetting;
-pub use header_name::HeaderName;
+pub use header_name::{HeaderName, remove_headers, remove_trailers};
 pub use key_owners::{KeyOwner, KeyOwners};
 pub use keyed::{Claim, Keyed, KeyedLimits, KeyedMetrics};
 pub use kinds::{

@@ -13,7 +13,9 @@ use crate::{
     problem,
 };
 use bytes::Bytes;
-use message::{Fault, HandlerResult, Headers, Request, Response, RouteBounds, Target};
+use message::{
+    Body, Fault, Field, Frame, HandlerResult, Headers, Request, Response, RouteBounds, Target,
+};
 use settings::{Node, Reader, Report};
 use wire::Method;
 
@@ -50,6 +52,30 @@ pub fn get(target: &str, headers: &[(&str, &str)]) -> Request {
     }
     let target = Target::new(Bytes::copy_from_slice(target.as_bytes())).expect("a valid target");
     Request::made_up(Method::Get, target, fields)
+}
+
+/// A body with trailers of these names.
+pub fn body_with_trailers(names: &[&str]) -> Body {
+    let (mut writer, pieces) = message::shared_body(1 << 10, None);
+    assert!(writer.push(Bytes::from_static(b"x")).is_ok(), "a short body");
+    let mut trailers = Headers::new();
+    names.iter().for_each(|name| trailers.append(*name, "1"));
+    writer.finish(Some(trailers));
+    pieces.body()
+}
+
+/// The names of the trailers of a body.
+pub fn trailer_names(mut body: Body) -> Vec<String> {
+    net::worker::block_on_local(async {
+        let mut names = Vec::new();
+        while let Some(frame) = body.frame().await {
+            if let Ok(Frame::Trailers(trailers)) = frame {
+                let text = |field: Field<'_>| String::from_utf8_lossy(field.name).into_owned();
+                names.extend(trailers.iter().map(text));
+            }
+        }
+        names
+    })
 }
 
 /// The result of a hook that may only continue or fail.

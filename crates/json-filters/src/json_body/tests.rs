@@ -75,6 +75,15 @@ fn requests_are_edited_in_order() {
 }
 
 #[test]
+fn a_trailer_of_the_client_is_not_a_header_of_the_body() {
+    let filter = filter(&node!({ "headers": { "x-tenant": "/tenant/id" } }));
+    let body = plugin::testing::body_with_trailers(&["X_Tenant", "x-sum"]);
+    let mut request = request(&[("content-type", "text/plain")], body);
+    finished(filter.on_request(&mut request)).unwrap();
+    assert_eq!(plugin::testing::trailer_names(request.body), ["x-sum"]);
+}
+
+#[test]
 fn headers_come_from_the_body_and_never_from_the_client() {
     let settings = node!({
         "headers": { "x-tenant": "/tenant/id", "x-tags": "/tags", "x-none": "/none" },
