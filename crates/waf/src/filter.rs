@@ -56,7 +56,7 @@ struct Exclude {
     /// `protocol`.
     #[setting(example = ["sql-select", "xss"])]
     rules: OneOrMany<String>,
-    /// Only for parameters, cookies or headers of these names.
+    /// Only for parameters, cookies or headers of these names; those of headers in any case.
     #[setting(default = [], example = ["comment"])]
     parameters: Vec<String>,
     /// Only for requests that fulfil this condition.

@@ -117,7 +117,7 @@ impl Scanner {
             return false;
         }
         for at in expressions.matches(&tools.text).into_iter().map(|at| rules[at]) {
-            let is_excluded = || self.exclusions.iter().any(|one| one.covers(at, name));
+            let is_excluded = || self.exclusions.iter().any(|one| one.covers(at, part, name));
             if !self.verdict.matched.contains(&at) && !is_excluded() {
                 self.verdict.score += RULES[at].score;
                 self.verdict.matched.push(at);
@@ -149,10 +149,14 @@ thread_local! {
 }
 
 impl Exclusion {
-    fn covers(&self, rule: usize, name: &[u8]) -> bool {
+    fn covers(&self, rule: usize, part: Part, name: &[u8]) -> bool {
         let names = &self.parameters;
-        self.rules.contains(&rule)
-            && (names.is_empty() || names.iter().any(|known| known.as_bytes() == name))
+        let is_named = |known: &String| match part {
+            // RFC 9110 5.1: names of headers are the same in any case.
+            Part::Header | Part::UserAgent => known.as_bytes().eq_ignore_ascii_case(name),
+            _ => known.as_bytes() == name,
+        };
+        self.rules.contains(&rule) && (names.is_empty() || names.iter().any(is_named))
     }
 }
 

@@ -295,6 +295,21 @@ fn the_threshold_and_exclusions_are_settings() {
 }
 
 #[test]
+fn headers_are_excluded_whatever_their_case() {
+    for (name, value) in [("referer", "/?a=<script>"), ("user-agent", "sqlmap/1.8")] {
+        for (excluded, wanted) in [("REFERER", "referer"), ("user-AGENT", "user-agent")] {
+            let settings = node!({ "exclude": [
+                { "rules": ["xss", "scanner"], "parameters": [excluded] },
+            ] });
+            let expected = if name == wanted { 200 } else { 403 };
+            assert_eq!(status(&settings, "/", &[(name, value)]), expected, "{name} {excluded}");
+        }
+    }
+    let parameter = node!({ "exclude": [{ "rules": "xss", "parameters": ["HTML"] }] });
+    assert_eq!(status(&parameter, "/?html=<script>", &[]), 403, "parameters have a case");
+}
+
+#[test]
 fn own_rules_decide_first() {
     let settings = node!({ "rules": [
         { "when": { "header": "x-trusted" }, "action": "allow" },
