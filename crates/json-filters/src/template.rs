@@ -279,11 +279,13 @@ impl Filter for TemplateFilter {
         }) else {
             return Step::Continue.into();
         };
-        if request.method == Method::Head
-            || (template.input != Input::Unread && response.body.is_empty())
-        {
-            // The length that GET would have is not known (RFC 9110 9.3.2).
+        let is_head = request.method == Method::Head;
+        if is_head || (template.input != Input::Unread && response.body.is_empty()) {
+            // The length that GET would have is not known (RFC 9110 9.3.2), but its type is.
             mark_changed(&mut response.headers);
+            if is_head {
+                response.headers.set(Known::ContentType, &*template.content_type);
+            }
             return Step::Continue.into();
         }
         MaybeFuture::of(async move {

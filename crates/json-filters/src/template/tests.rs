@@ -190,7 +190,9 @@ fn successful_responses_get_the_new_body() {
     get.method = Method::Head;
     let mut head = Response::json(200, Body::Empty);
     head.headers.append("content-length", "9");
-    assert!(!sent(head, &mut get).unwrap().headers.contains("content-length"));
+    let head = sent(head, &mut get).unwrap();
+    assert!(!head.headers.contains("content-length"));
+    assert_eq!(head.headers.get("content-type"), Some(&b"text/xml"[..]), "as for GET");
 }
 
 #[test]
