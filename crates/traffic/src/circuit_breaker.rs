@@ -1,8 +1,8 @@
 //! `circuit_breaker`: stops sending requests to what fails, until probes succeed.
 //!
-//! What counts is the response's head: a status, a fault, the time it took. Faults of clients count
-//! for nothing. The state is shared by all workers and keyed by the name, so that a reload neither
-//! closes nor opens a breaker.
+//! What counts is the response's head: a status, a fault, the time it took. Faults of clients, and
+//! requests that `concurrency` rejects, count for nothing. The state is shared by all workers and
+//! keyed by the name, so that a reload neither closes nor opens a breaker.
 
 mod breaker;
 mod registry;
@@ -174,11 +174,13 @@ impl Drop for ProbeGuard<'_> {
 }
 
 impl CircuitBreakerFilter {
-    /// The result of a request, unless it is the client's fault.
+    /// The result of a request, unless it is the client's fault, or a limit of this server has
+    /// rejected it before any handler saw it.
     fn result(&self, outcome: &HandlerResult, took_us: u64) -> Option<CallResult> {
         let failed = match outcome {
             Ok(response) => self.settings.statuses.contains(&response.status),
             Err(fault) if fault.side() == Side::Client => return None,
+            Err(Fault { kind: FaultKind::ConcurrencyLimited, .. }) => return None,
             Err(_) => true,
         };
         Some(CallResult { failed, slow: took_us > self.slow_us })

@@ -17,12 +17,18 @@ fn the_declaration_is_valid() {
     settings::verify::<super::CircuitBreaker>().unwrap();
 }
 
-/// Responds with the status that the request names, after as many milliseconds.
+/// Responds with the status that the request names, after as many milliseconds; 0 is a connection
+/// that is refused, 1 a limit that is reached.
 fn handler(request: &mut Request) -> MaybeFuture<'_, HandlerResult> {
     let number = |name: &str| request.headers.get_str(name).and_then(|text| text.parse().ok());
     let (status, after_ms) = (number("status").unwrap_or(200), number("after-ms").unwrap_or(0));
-    if status == 0 {
-        return Err(Fault::new(FaultKind::ConnectionRefused, "")).into();
+    let fault = match status {
+        0 => Some(FaultKind::ConnectionRefused),
+        1 => Some(FaultKind::ConcurrencyLimited),
+        _ => None,
+    };
+    if let Some(kind) = fault {
+        return Err(Fault::new(kind, "")).into();
     }
     MaybeFuture::of(async move {
         net::timer::sleep_precisely(Duration::from_millis(u64::from(after_ms))).await;
@@ -81,7 +87,10 @@ fn only_the_servers_failures_count() {
         let breaker = route(&settings(), &context());
         for _ in 0..20 {
             assert_eq!(status(&breaker, "404").await, 404);
+            // A limit behind the breaker: no handler has failed.
+            assert_eq!(status(&breaker, "1").await, 503);
         }
+        assert_eq!(status(&breaker, "200").await, 200);
         let own = node!({ "min_requests": 2, "statuses": [404] });
         let breaker = route(&own, &context());
         for sent in ["503", "503", "404", "404"] {
