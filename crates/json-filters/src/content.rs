@@ -33,6 +33,8 @@ pub(crate) enum ContentError {
     TooLarge,
     /// Several media types: which of them would the recipient believe?
     SeveralTypes,
+    /// A media type that the filter does not read.
+    OtherType,
     /// A character encoding other than UTF-8: the recipient would read another text.
     NotUtf8,
     /// A content coding that is not supported, or several.
@@ -48,7 +50,9 @@ impl ContentError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             ContentError::TooLarge => "too_large",
-            ContentError::SeveralTypes | ContentError::NotUtf8 => "content_type",
+            ContentError::SeveralTypes | ContentError::OtherType | ContentError::NotUtf8 => {
+                "content_type"
+            }
             ContentError::UnknownCoding => "content_coding",
             ContentError::Damaged => "invalid",
             ContentError::Fault(_) => "incomplete",
@@ -62,6 +66,10 @@ impl ContentError {
             ContentError::SeveralTypes => {
                 Fault::new(FaultKind::UnsupportedContent, "the request has several media types")
             }
+            ContentError::OtherType => Fault::new(
+                FaultKind::UnsupportedContent,
+                "the media type of the request is not one that its filter reads",
+            ),
             ContentError::NotUtf8 => Fault::new(
                 FaultKind::UnsupportedContent,
                 "the character encoding of the request is not UTF-8",
@@ -89,8 +97,8 @@ impl ContentError {
             ContentError::SeveralTypes => {
                 Fault::new(FaultKind::ProtocolError, "the response has several media types")
             }
-            ContentError::NotUtf8 => {
-                Fault::new(FaultKind::ProtocolError, "the response is not in UTF-8")
+            ContentError::OtherType | ContentError::NotUtf8 => {
+                Fault::new(FaultKind::ProtocolError, "the response is not of a type that is read")
             }
             ContentError::UnknownCoding => Fault::new(
                 FaultKind::ResponseContentCoding,
@@ -128,15 +136,39 @@ pub(crate) fn has_type(headers: &Headers, types: &[MediaPattern]) -> bool {
     written.any(|value| types.iter().any(|pattern| pattern.matches(value)))
 }
 
-/// [`take`] for a request. Its recipient has to read the text that is read here, which is UTF-8 (RFC
-/// 8259 8.1).
-pub(crate) async fn take_request(request: &mut Request, max: u64) -> Result<Bytes, ContentError> {
+/// [`take`] for a request of one of these media types. Its recipient has to read the text that is
+/// read here, which is UTF-8 (RFC 8259 8.1). A request without a body has no type either, and an
+/// empty content.
+pub(crate) async fn take_request(
+    request: &mut Request,
+    types: &[MediaPattern],
+    max: u64,
+) -> Result<Bytes, ContentError> {
+    if !has_type(&request.headers, types) {
+        return match is_empty(&mut request.body).await? {
+            true => Ok(Bytes::new()),
+            false => Err(ContentError::OtherType),
+        };
+    }
     let media_type = request.headers.get(Known::ContentType).unwrap_or_default();
     let is_utf8 = |name: &[u8]| UTF8_NAMES.iter().any(|known| name.eq_ignore_ascii_case(known));
     if !wire::charset::declared(media_type, b"charset").is_ok_and(|name| name.is_none_or(is_utf8)) {
         return Err(ContentError::NotUtf8);
     }
     take(&request.headers, &mut request.body, max).await
+}
+
+/// Reads a body to find out whether it has a byte, if its length is not known: chunks, and HTTP/2,
+/// may turn out to be no body.
+async fn is_empty(body: &mut Body) -> Result<bool, ContentError> {
+    if let Some(length) = body.length() {
+        return Ok(length == 0);
+    }
+    match std::mem::take(body).collect(0).await {
+        Ok(_) => Ok(true),
+        Err(fault) if fault.kind == FaultKind::BodyTooLarge => Ok(false),
+        Err(fault) => Err(ContentError::Fault(fault)),
+    }
 }
 
 /// Takes the content out of a message: whole and without its content coding.
@@ -153,7 +185,7 @@ pub(crate) async fn take(
         FaultKind::BodyTooLarge => ContentError::TooLarge,
         _ => ContentError::Fault(fault),
     })?;
-    let Some(coding) = coding else { return Ok(content) };
+    let Some(coding) = coding.filter(|_| !content.is_empty()) else { return Ok(content) };
     let allowed = Decode { output_bytes: max, ratio: DECODED_RATIO_MAX };
     let decoded = net::blocking(move || decode_all(coding, &content, allowed)).await;
     match decoded {
@@ -195,5 +227,20 @@ pub(crate) fn mark_changed(headers: &mut Headers) {
     let strong = headers.get(Known::Etag).filter(|etag| !etag.starts_with(b"W/"));
     if let Some(weak) = strong.map(|etag| [b"W/", etag].concat()) {
         headers.set(Known::Etag, weak);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use message::Body;
+
+    /// A body of unknown length that has no byte, as of chunks.
+    pub(crate) fn no_chunks() -> Body {
+        let (writer, pieces) = message::shared_body(1 << 10, None);
+        // Trailers may follow, so the length is not announced.
+        writer.finish(Some(message::Headers::new()));
+        let body = pieces.body();
+        assert_eq!(body.length(), None);
+        body
     }
 }

@@ -184,11 +184,15 @@ struct JsonBodyFilter {
 
 impl JsonBodyFilter {
     async fn edit_request(&self, request: &mut Request) -> Result<(), Fault> {
-        let content = take_request(request, self.settings.max_size.bytes()).await;
+        let JsonBody { types, max_size, .. } = &*self.settings;
+        let content = take_request(request, types, max_size.bytes()).await;
         let content = content.map_err(|error| {
             self.rejected.count(error.reason());
             error.of_request()
         })?;
+        if content.is_empty() {
+            return Ok(());
+        }
         let edited = edited(content, &self.settings, Side::Request, request).await?;
         let (body, values) = edited.map_err(|error| match error {
             EditError::TooLarge => {
@@ -210,6 +214,10 @@ impl JsonBodyFilter {
         let max = self.settings.max_size.bytes();
         let content = take(&response.headers, &mut response.body, max).await;
         let content = content.map_err(ContentError::of_response)?;
+        if content.is_empty() {
+            mark_changed(&mut response.headers);
+            return Ok(());
+        }
         let edited = edited(content, &self.settings, Side::Response, request).await?;
         let (body, _) = edited.map_err(|error| match error {
             EditError::TooLarge => ContentError::TooLarge.of_response(),

@@ -160,10 +160,15 @@ struct TemplateFilter {
 impl Compiled {
     /// True if the old body has the format that the template reads.
     fn reads(&self, template: &CompiledTemplate, headers: &message::Headers) -> bool {
+        template.input == Input::Unread || has_type(headers, self.types_of(template))
+    }
+
+    /// The media types of the old bodies that the template reads.
+    fn types_of(&self, template: &CompiledTemplate) -> &[MediaPattern] {
         match template.input {
-            Input::Unread => true,
-            Input::Json => has_type(headers, &self.types),
-            Input::Form => has_type(headers, &self.form),
+            Input::Unread => &[],
+            Input::Json => &self.types,
+            Input::Form => &self.form,
         }
     }
 }
@@ -195,7 +200,13 @@ impl TemplateFilter {
         let content = match template.input {
             Input::Unread => Bytes::new(),
             Input::Json | Input::Form => {
-                take_request(request, self.settings.max).await.map_err(rejected)?
+                let types = self.settings.types_of(template);
+                let content = take_request(request, types, self.settings.max).await;
+                let content = content.map_err(rejected)?;
+                if content.is_empty() {
+                    return Ok(());
+                }
+                content
             }
         };
         let filled = template.fill(content, request, self.settings.max).await;
@@ -223,7 +234,12 @@ impl TemplateFilter {
             Input::Unread => Bytes::new(),
             Input::Json | Input::Form => {
                 let content = take(&response.headers, &mut response.body, max).await;
-                content.map_err(ContentError::of_response)?
+                let content = content.map_err(ContentError::of_response)?;
+                if content.is_empty() {
+                    mark_changed(&mut response.headers);
+                    return Ok(());
+                }
+                content
             }
         };
         let filled = template.fill(content, request, max).await.map_err(|error| match error {
@@ -253,11 +269,6 @@ impl Filter for TemplateFilter {
         let Some(template) = &settings.request else { return Step::Continue.into() };
         if template.input != Input::Unread && request.body.is_empty() {
             return Step::Continue.into();
-        }
-        if !settings.reads(template, &request.headers) {
-            self.rejected.count("content_type");
-            let detail = "the media type of the request is not one that its template reads";
-            return Step::Fail(Fault::new(FaultKind::UnsupportedContent, detail)).into();
         }
         MaybeFuture::of(async move {
             let replaced = self.replace_request(template, request).await;

@@ -18,9 +18,7 @@ use settings::{Node, Reader, Setting, Size};
 use telemetry::log::Level;
 use wire::Known;
 
-use crate::content::{
-    ContentError, ON_WORKER_BYTES, Rejections, forget_encoding, has_type, take_request,
-};
+use crate::content::{ContentError, ON_WORKER_BYTES, Rejections, forget_encoding, take_request};
 use crate::tree;
 use schema::{JsonSchema, Violation};
 
@@ -197,8 +195,19 @@ impl ValidateFilter {
         Step::Continue
     }
 
+    /// Decides about a request without a body.
+    fn check_absent(&self, request: &mut Request) -> Step {
+        if !self.settings.body_required {
+            return Step::Continue;
+        }
+        let missing = Violation { pointer: String::new(), keyword: "required".to_owned() };
+        self.decide("body", &[missing], request)
+    }
+
     async fn check_body(&self, schema: &JsonSchema, request: &mut Request) -> Step {
-        let content = match take_request(request, self.settings.max_size.bytes()).await {
+        let Validate { types, max_size, .. } = &*self.settings;
+        let content = match take_request(request, types, max_size.bytes()).await {
+            Ok(content) if content.is_empty() => return self.check_absent(request),
             Ok(content) => content,
             Err(error) => {
                 self.rejected.count(error.reason());
@@ -248,17 +257,7 @@ impl Filter for ValidateFilter {
         }
         let Some(schema) = &self.settings.body else { return Step::Continue.into() };
         if request.body.is_empty() {
-            if !self.settings.body_required {
-                return Step::Continue.into();
-            }
-            let missing = Violation { pointer: String::new(), keyword: "required".to_owned() };
-            return self.decide("body", &[missing], request).into();
-        }
-        if !has_type(&request.headers, &self.settings.types) {
-            self.rejected.count("content_type");
-            let detail = "the media type of the request is not one that is checked";
-            let fault = message::Fault::new(FaultKind::UnsupportedContent, detail);
-            return Step::Fail(fault).into();
+            return self.check_absent(request).into();
         }
         MaybeFuture::of(self.check_body(schema, request))
     }

@@ -75,6 +75,19 @@ fn requests_are_edited_in_order() {
 }
 
 #[test]
+fn a_body_that_turns_out_empty_passes() {
+    let filter = filter(&node!({
+        "request": [{ "add": "/a", "value": 1 }], "response": [{ "add": "/a", "value": 1 }],
+    }));
+    let mut request = request(&[JSON], crate::content::tests::no_chunks());
+    finished(filter.on_request(&mut request)).unwrap();
+    assert!(request.body.is_empty());
+    let mut response = Response::json(200, crate::content::tests::no_chunks());
+    finished(filter.on_response(&mut request, &mut response)).unwrap();
+    assert!(response.body.is_empty());
+}
+
+#[test]
 fn a_trailer_of_the_client_is_not_a_header_of_the_body() {
     let filter = filter(&node!({ "headers": { "x-tenant": "/tenant/id" } }));
     let body = plugin::testing::body_with_trailers(&["X_Tenant", "x-sum"]);

@@ -150,6 +150,11 @@ fn requests_that_a_template_cannot_read_are_rejected() {
     let mut empty = request(&[], Body::Empty);
     finished(json.on_request(&mut empty)).unwrap();
     assert!(empty.body.is_empty());
+    for fields in [&[][..], &[JSON], &[FORM]] {
+        let mut empty = request(fields, crate::content::tests::no_chunks());
+        finished(json.on_request(&mut empty)).unwrap();
+        assert!(empty.body.is_empty(), "{fields:?}");
+    }
 }
 
 #[test]

@@ -138,6 +138,17 @@ fn other_media_types_are_rejected() {
 fn an_empty_body_may_be_allowed() {
     let settings = node!({ "body": { "type": "object" }, "body_required": false });
     assert_eq!(checked(&settings, &mut request("/", &[], "")).0, 200);
+    for fields in [&[][..], &[JSON], &[JSON, ("content-encoding", "gzip")]] {
+        let mut chunked = request("/", fields, "");
+        chunked.body = crate::content::tests::no_chunks();
+        assert_eq!(checked(&settings, &mut chunked).0, 200, "{fields:?}");
+        assert!(chunked.body.is_empty());
+        chunked.body = crate::content::tests::no_chunks();
+        assert_eq!(checked(&user(), &mut chunked), (400, vec!["body  required".to_owned()]));
+    }
+    let mut chunked = request("/", &[], "");
+    chunked.body = plugin::testing::body_with_trailers(&[]);
+    assert_eq!(checked(&settings, &mut chunked).0, 415, "it has a byte");
 }
 
 #[test]
