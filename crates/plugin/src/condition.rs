@@ -206,7 +206,11 @@ fn field_holds(place: &FieldSource, tests: &[Test], request: &Request) -> bool {
         tests.iter().all(|test| test.holds(value))
     };
     let passed = match place {
-        FieldSource::Header(name) => request.headers.get_all(name).any(&mut passes),
+        // Recipients may take `X_User` for the `X-User` that the condition is about.
+        FieldSource::Header(name) => {
+            request.headers.get_all(name).any(&mut passes)
+                || request.headers.aliases(name).any(|field| passes(field.value))
+        }
         FieldSource::Cookie(name) => variables::cookies(request, name).any(&mut passes),
         FieldSource::Query(name) => variables::query(request, name).any(|value| passes(&value)),
         FieldSource::Variable(Variable::Tls(TlsField::ClientName)) => {

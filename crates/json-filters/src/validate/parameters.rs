@@ -32,8 +32,15 @@ pub(super) fn of_query(request: &Request, schema: &JsonSchema) -> Value {
 pub(super) fn of_headers(request: &Request, schema: &JsonSchema) -> Value {
     let value = |name: &str| {
         let header: HeaderName = name.parse().ok()?;
-        let joined = request.headers.joined(&header)?;
-        let value = Value::Array(vec![Value::from(text(joined))]);
+        let mut values = request.headers.joined(&header);
+        // The application may take `X_User` for `X-User`.
+        for alias in request.headers.aliases(&header) {
+            match &mut values {
+                Some(values) => values.to_mut().extend([b", ", alias.value].concat()),
+                None => values = Some(Cow::Borrowed(alias.value)),
+            }
+        }
+        let value = Value::Array(vec![Value::from(text(values?))]);
         Some((name.to_owned(), converted(value, schema.property(name))))
     };
     Value::Object(schema.member_names().filter_map(value).collect())

@@ -188,6 +188,8 @@ fn parameters_have_the_types_of_their_schema() {
         (&("/?".to_owned() + &"id=a&".repeat(2000)), &[id], Some("query /id type")),
         ("/?page=1", &[], Some("headers  required")),
         ("/?page=1", &[id, ("x-count", "6")], Some("headers /X-Count maximum")),
+        ("/?page=1", &[id, ("X_Count", "6")], Some("headers /X-Count maximum")),
+        ("/?page=1", &[id, ("x-count", "5"), ("X_Count", "6")], Some("headers /X-Count type")),
     ] {
         let (status, errors) = checked(&settings, &mut request(target, fields, ""));
         assert_eq!(errors.first().map(String::as_str), error, "{target}");

@@ -24,6 +24,7 @@ fn request() -> Request {
     headers.append("x-env", "alpha");
     headers.append("x-env", "beta-2");
     headers.append("x-empty", "  ");
+    headers.append("X_Internal", "1");
     headers.append("x-bytes", b"SQLmap\xff");
     headers.append("cookie", "sid=abc; theme=");
     let target = Target::new(Bytes::from_static(b"/p?q=a%20b&flag&q=c")).unwrap();
@@ -55,6 +56,11 @@ fn the_table_of_tests() {
         (node!({ "header": "x-env", "in": "x" }), false),
         (node!({ "header": "x-env" }), true),
         (node!({ "header": "x-none" }), false),
+        // The next recipient may take `X_Internal` for it.
+        (node!({ "header": "x-internal" }), true),
+        (node!({ "header": "x-internal", "equals": "1" }), true),
+        (node!({ "header": "x-internal", "present": false }), false),
+        (node!({ "header": "xinternal" }), false),
         (node!({ "header": "x-none", "present": false }), true),
         (node!({ "header": "x-env", "present": false }), false),
         (node!({ "header": "x-none", "blank": true }), true),
