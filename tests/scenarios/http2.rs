@@ -48,6 +48,9 @@ fn requests_are_forwarded_over_http_1_1_and_responses_come_back() {
         assert!(!exit.stdout.contains(absent), "{exit:?}");
     }
     assert!(exit.stdout.contains("\r\nx-via: 2.0 "), "{exit:?}");
+    // A length of zero, and the end of the stream in a frame of its own (RFC 9113 8.1.1).
+    let exit = curl(&server, "/empty", &["-X", "POST", "-d", ""]);
+    assert_eq!(body(&exit), "post /empty http/1.1, 0 bytes, true", "{exit:?}");
     // More than the windows of a stream and of a connection.
     server.write("upload", vec![b'a'; 3_000_000]);
     let upload = format!("@{}", server.path("upload").display());

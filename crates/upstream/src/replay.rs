@@ -144,6 +144,10 @@ impl StoredBody {
                     }
                     self.ahead.push_back(frame);
                 }
+                // HTTP/2 may announce no content and end the stream later (RFC 9113 8.1.1).
+                (None, Some(length)) if gathered.len() as u64 == length => {
+                    return Poll::Ready(Ok(Some(std::mem::take(gathered).freeze())));
+                }
                 (None, Some(_)) => {
                     let detail = "a request body was shorter than announced";
                     return Poll::Ready(Err(Fault::internal(detail)));
@@ -282,6 +286,29 @@ mod tests {
         fn length(&self) -> Option<u64> {
             None
         }
+    }
+
+    struct Ended(u64);
+
+    impl BodyStream for Ended {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+            Poll::Ready(None)
+        }
+
+        fn length(&self) -> Option<u64> {
+            Some(self.0)
+        }
+    }
+
+    #[test]
+    fn a_body_without_content_is_whole_at_its_end() {
+        net::worker::block_on_local(async {
+            let mut replay = Replay::new(Body::stream(Ended(0)), true);
+            replay.begin().await.unwrap();
+            assert!(!replay.is_awaited() && replay.is_playable());
+            assert_eq!(replay.play().length(), Some(0));
+            assert!(Replay::new(Body::stream(Ended(1)), true).begin().await.is_err());
+        });
     }
 
     #[test]
