@@ -272,12 +272,6 @@ impl ServerExchange {
         Ok(None)
     }
 
-    pub(super) fn stop_sending(&mut self) {
-        self.sender = Sender::Done;
-        self.lease.connection_mut().outgoing.clear();
-        self.reusable = false;
-    }
-
     /// Ends the exchange after a complete response: the connection returns to its pool, or is
     /// closed if there is any doubt, such as an unfinished request or unrequested bytes.
     pub(super) fn finish(&mut self) {

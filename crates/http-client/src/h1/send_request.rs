@@ -1,7 +1,8 @@
 //! Converts the server's data into a response.
 //!
 //! If the whole body arrived with the headers, the connection is in its pool again before the
-//! client gets the response.
+//! client gets the response. If it arrived whole before the request was sent, the rest of the
+//! request is not sent; otherwise the server may need it to complete its response.
 
 use std::task::{Context, Poll, ready};
 
@@ -60,10 +61,6 @@ fn answer(
         return Ok(response);
     }
     link.reusable = head.keep_alive;
-    // The server responds early and finally: it would not read the rest of the request.
-    if !link.is_sent() && (head.status >= 300 || !head.keep_alive) {
-        link.stop_sending();
-    }
     let whole = match head.framing {
         ResponseFraming::None => Some(Bytes::new()),
         ResponseFraming::Length(length) if length <= link.received.len() as u64 => {

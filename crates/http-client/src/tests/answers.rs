@@ -203,7 +203,68 @@ fn a_streamed_body_is_read_no_faster_than_requested() {
 }
 
 #[test]
-fn an_early_response_stops_the_request() {
+fn a_response_that_begins_early_does_not_stop_the_request() {
+    let size = 4 * 1024 * 1024;
+    for (head, end) in [
+        ("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nreceiving ", "done"),
+        ("HTTP/1.0 200 OK\r\nContent-Length: 14\r\n\r\nreceiving ", "done"),
+        (
+            "HTTP/1.1 422 Unprocessable Content\r\nTransfer-Encoding: chunked\r\n\r\n\
+             a\r\nreceiving \r\n",
+            "4\r\ndone\r\n0\r\n\r\n",
+        ),
+    ] {
+        block_on_local(async {
+            let (server, pool) = alone();
+            let serve = async {
+                let stream = server.accept().await;
+                let mut taken = stream.receive().await.unwrap().len();
+                send(&stream, head).await;
+                while taken < size {
+                    let chunk = stream.receive().await.unwrap();
+                    assert!(!chunk.is_empty(), "{taken} bytes were sent");
+                    taken += chunk.len();
+                }
+                send(&stream, end).await;
+            };
+            let put = request(Method::Put);
+            let body = Body::Bytes(Bytes::from(vec![0; size]));
+            let ask = async { ask(&pool, &put, body).await.unwrap().body.collect(100).await };
+            let ((), body) = tokio::join!(serve, ask);
+            assert_eq!(&body.unwrap()[..], b"receiving done", "{head}");
+        });
+    }
+}
+
+#[test]
+fn a_refusal_in_pieces_arrives_from_a_server_that_reads_no_more() {
+    let size = 64 * 1024 * 1024;
+    for closes in [false, true] {
+        block_on_local(async {
+            let (server, pool) = alone();
+            let serve = async {
+                let stream = server.accept().await;
+                stream.receive().await.unwrap();
+                let head = "HTTP/1.1 413 Content Too Large\r\nConnection: close\r\n\
+                            Content-Length: 8\r\n\r\n";
+                send(&stream, head).await;
+                tokio::task::yield_now().await;
+                send(&stream, "too much").await;
+                if !closes {
+                    read_end(&stream).await;
+                }
+            };
+            let put = request(Method::Put);
+            let body = Body::Bytes(Bytes::from(vec![0; size]));
+            let ask = async { ask(&pool, &put, body).await.unwrap().body.collect(100).await };
+            let ((), body) = tokio::join!(serve, ask);
+            assert_eq!(&body.unwrap()[..], b"too much", "closes: {closes}");
+        });
+    }
+}
+
+#[test]
+fn a_whole_early_response_stops_the_request() {
     block_on_local(async {
         let (server, pool) = alone();
         let serve = async {
