@@ -34,7 +34,7 @@ mod tests;
 pub use client::{Client, ClientConnection, ClientSettings};
 pub use connection::{Destination, Endpoint, ProxyHeader, TlsIdentity};
 pub use h1::{Call, ClientOptions, HostField, tunnel};
-pub use pool::{Lease, Pool, PoolLimits, PoolState, Reservation, close_idle};
+pub use pool::{Lease, Pool, PoolLimits, PoolPermit, PoolState, Reservation, close_idle};
 pub use room::RoomSignal;
 pub use send_request::send_request;
 pub use upgrade::Upgrade;

@@ -4,7 +4,7 @@
 //! lock is taken when parking and when a worker's own pool is empty, never for a hit.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use net::Parked;
@@ -38,6 +38,8 @@ pub(super) struct Parking {
     pub(super) streams: Box<[CachePadded<Gauge>]>,
     /// Leased connections of each worker, and requests on those of HTTP/2.
     pub(super) active: Box<[CachePadded<Gauge>]>,
+    /// Permits of a server that has a `max_connections`.
+    pub(super) permits: CachePadded<AtomicU32>,
     /// Leased connections whose exchange waits for its client.
     pub(super) slow: SlowClients,
 }
@@ -52,6 +54,7 @@ impl Parking {
             shared: lanes(),
             streams: lanes(),
             active: lanes(),
+            permits: CachePadded::default(),
             slow: SlowClients::default(),
         }
     }

@@ -7,6 +7,7 @@
 
 mod connect;
 mod metrics;
+mod permit;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,6 +27,7 @@ use crate::room::RoomSignal;
 use crate::slow::SlowClients;
 use crate::upgrade::Upgrade;
 use metrics::Metrics;
+pub use permit::PoolPermit;
 use plugin::WorkerContext;
 
 /// The limits of a pool.
@@ -246,7 +248,8 @@ impl Pool {
 
     fn lease(self: &Rc<Self>, connection: Option<Box<Connection>>) -> Lease {
         self.count_request(1);
-        Lease { connection, http2: None, pool: self.clone() }
+        let permit = PoolPermit::default();
+        Lease { connection, http2: None, pool: self.clone(), permit }
     }
 
     /// Requests of this worker in flight, those that wait for a connection included.
@@ -261,8 +264,10 @@ impl Pool {
 
     /// Counts as a connection in use until it is dropped: for what is not a connection, such as
     /// datagrams.
-    pub fn reserve(self: &Rc<Self>) -> Reservation {
-        Reservation { _lease: self.lease(None) }
+    pub fn reserve(self: &Rc<Self>, permit: PoolPermit) -> Reservation {
+        let mut lease = self.lease(None);
+        lease.set_permit(permit);
+        Reservation { _lease: lease }
     }
 
     /// Keeps a connection for the next request.
@@ -391,9 +396,16 @@ pub struct Lease {
     connection: Option<Box<Connection>>,
     http2: Option<Rc<Http2Connection>>,
     pool: Rc<Pool>,
+    /// Given back with the lease.
+    permit: PoolPermit,
 }
 
 impl Lease {
+    /// Takes the permit for its request, where the server has a limit.
+    pub fn set_permit(&mut self, permit: PoolPermit) {
+        self.permit = permit;
+    }
+
     /// Uses this connection, which it had to wait for.
     fn set_connection(&mut self, connection: Box<Connection>) {
         self.connection = Some(connection);

@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use http_client::PoolPermit;
 use message::Request;
 use plugin::variables;
 
@@ -23,7 +24,37 @@ pub(crate) struct Choice<'a> {
     pub(crate) now_us: u64,
 }
 
+/// A chosen server.
+pub(crate) struct Chosen<'a> {
+    pub(crate) peer: &'a Rc<Peer>,
+    /// The request decides whether the server returns after an ejection.
+    pub(crate) trial: Option<Trial<'a>>,
+    pub(crate) permit: PoolPermit,
+}
+
+/// Releases a claimed trial when it is dropped.
+pub(crate) struct Trial<'a>(pub(crate) &'a Peer);
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        self.0.member.health.release_trial();
+    }
+}
+
 impl<'a> Choice<'a> {
+    /// A server for the request: one on trial, or one in rotation.
+    pub(crate) fn server(&self, request: &Request) -> Option<Chosen<'a>> {
+        loop {
+            let on_trial = if self.view.trials.is_empty() { None } else { self.trial() };
+            let trial = on_trial.map(|peer| Trial(peer));
+            let peer = on_trial.or_else(|| self.pick(request))?;
+            // Without one, another worker has filled the server since it was found open.
+            if let Some(permit) = peer.permit() {
+                return Some(Chosen { peer, trial, permit });
+            }
+        }
+    }
+
     /// A server in rotation for the request.
     pub(crate) fn pick(&self, request: &Request) -> Option<&'a Rc<Peer>> {
         let usable = &self.view.usable;
@@ -46,7 +77,7 @@ impl<'a> Choice<'a> {
     }
 
     /// A server whose ejection has ended and that is not on trial yet; this claims the trial.
-    pub(crate) fn trial(&self) -> Option<&'a Rc<Peer>> {
+    fn trial(&self) -> Option<&'a Rc<Peer>> {
         let open = self.view.trials.iter().copied().filter(|&at| self.is_open(at));
         open.map(|at| &self.view.peers[at]).find(|peer| peer.member.health.claim_trial())
     }

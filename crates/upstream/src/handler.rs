@@ -12,7 +12,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http_client::{Call, Lease, Pool, Upgrade, send_request};
+use http_client::{Call, Lease, Pool, PoolPermit, Upgrade, send_request};
 use message::{Fault, FaultKind, HandlerResult, Request, Retry, Side};
 use net::clock;
 use plugin::{Handler, HandlerKind, HandlerPlan, KeyOwners, MaybeFuture, WorkerContext};
@@ -20,7 +20,7 @@ use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
 use telemetry::class_index;
 use wire::Version;
 
-use crate::balance::Choice;
+use crate::balance::{Choice, Chosen};
 use crate::grpc::{self, GrpcStatus};
 use crate::limits::CONNECTION_ATTEMPTS;
 use crate::local::LocalCluster;
@@ -96,15 +96,6 @@ impl Handler for UpstreamHandler {
     }
 }
 
-/// Releases a claimed trial when it is dropped.
-pub(crate) struct Trial<'a>(pub(crate) &'a Peer);
-
-impl Drop for Trial<'_> {
-    fn drop(&mut self) {
-        self.0.member.health.release_trial();
-    }
-}
-
 async fn forward(local: &LocalCluster, request: &mut Request) -> HandlerResult {
     if let Some(response) = max_forwards::count_down(request) {
         return Ok(response);
@@ -115,7 +106,8 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> HandlerResult {
     let mut body = Replay::new(std::mem::take(&mut request.body), again);
     if body.is_awaited() {
         // No body is read from the client while no server can accept it.
-        let has_room = view.has_room() || view.is_full() && local.wait_for_room(&view).await;
+        let has_room =
+            view.has_room() || view.is_full() && local.wait_for_room(&mut None, &view).await;
         if !has_room {
             return Err(no_server(local, &view));
         }
@@ -125,33 +117,28 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> HandlerResult {
         view = local.view(clock::now().as_ms());
     }
     local.budget.deposit(view.settings.retries.budget.fraction());
-    let mut may_wait = true;
-    if local.has_pending() {
-        may_wait = false;
-        local.wait_for_room(&view).await;
-        view = local.view(clock::now().as_ms());
-    }
+    let mut waiting = None;
     let mut tried: Vec<Rc<Peer>> = Vec::new();
     let mut failed: Option<HandlerResult> = None;
     loop {
         let now_us = clock::now_us();
         let choice = Choice { view: &view, rng: &local.rng, tried: &tried, now_us };
-        let on_trial = if view.trials.is_empty() { None } else { choice.trial() };
-        let Some(peer) = on_trial.or_else(|| choice.pick(request)) else {
-            if may_wait && view.is_full() {
-                may_wait = false;
-                local.wait_for_room(&view).await;
+        let is_later = tried.is_empty() && waiting.is_none() && local.has_pending();
+        let Some(Chosen { peer, trial, permit }) =
+            (if is_later { None } else { choice.server(request) })
+        else {
+            let may_wait = is_later || tried.is_empty() && view.is_full();
+            if may_wait && local.wait_for_room(&mut waiting, &view).await {
                 view = local.view(clock::now().as_ms());
                 continue;
             }
             return failed.unwrap_or_else(|| Err(no_server(local, &view)));
         };
-        may_wait = false;
-        let trial = on_trial.map(|peer| Trial(peer));
+        waiting = None;
         request.notes.upstream = Some(peer.name.clone());
         request.notes.upstream_attempts += 1;
         grpc::forward_deadline(request);
-        let mut outcome = attempt(&view, peer, request, &mut body).await;
+        let mut outcome = attempt(&view, peer, request, &mut body, &permit).await;
         if outcome.is_err() && grpc::is_over(request) {
             // The server observed the deadline, and is not at fault.
             return Err(Fault::deadline());
@@ -195,9 +182,10 @@ pub(crate) async fn attempt(
     peer: &Peer,
     request: &mut Request,
     body: &mut Replay,
+    permit: &PoolPermit,
 ) -> HandlerResult {
     let span = traces::begin_attempt(request, peer);
-    let outcome = send(view, peer, request, body).await;
+    let outcome = send(view, peer, request, body, permit).await;
     if let Some(span) = span {
         span.end_attempt(&mut request.trace, &outcome);
     }
@@ -205,7 +193,13 @@ pub(crate) async fn attempt(
 }
 
 /// Sends a request to a server, once more if it closed the pooled connection.
-async fn send(view: &View, peer: &Peer, request: &Request, body: &mut Replay) -> HandlerResult {
+async fn send(
+    view: &View,
+    peer: &Peer,
+    request: &Request,
+    body: &mut Replay,
+    permit: &PoolPermit,
+) -> HandlerResult {
     let call = Call { options: &view.options, host: &peer.host, server: &peer.member.authority };
     let upgrade = Upgrade::of(request);
     // A pooled connection does not name the client.
@@ -214,11 +208,12 @@ async fn send(view: &View, peer: &Peer, request: &Request, body: &mut Replay) ->
     let mut attempts = 0;
     loop {
         attempts += 1;
-        let lease = match kept.take() {
+        let mut lease = match kept.take() {
             Some(lease) => lease,
             // Boxed: it is large and rare, and the future of every request would be as large.
             None => Box::pin(connect(view, peer, request, upgrade)).await?,
         };
+        lease.set_permit(permit.clone());
         let (reused, shared) = (lease.is_reused(), lease.is_shared());
         let outcome = send_request(lease, request, body.play(), &call).await;
         match &outcome {

@@ -8,11 +8,13 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use http_client::PoolPermit;
 use message::{Body, Fault, FaultKind, HandlerResult, LocalFuture, Request};
 use net::clock;
 use plugin::{KeyOwner, KeyOwners};
 
-use crate::handler::{Trial, UpstreamHandler, attempt, record_result};
+use crate::balance::Trial;
+use crate::handler::{UpstreamHandler, attempt, record_result};
 use crate::local::LocalCluster;
 use crate::replay::Replay;
 use crate::ring;
@@ -28,13 +30,13 @@ impl KeyOwners for UpstreamHandler {
     fn owner(&self, key: &[u8]) -> Option<Box<dyn KeyOwner>> {
         let local = self.local.as_ref()?;
         let view = local.view(clock::now().as_ms());
-        let (peer, is_trial) = owner_of(&view, ring::hash(key))?;
-        Some(Box::new(Owner { local: local.clone(), view, peer, is_trial }))
+        let (peer, is_trial, permit) = owner_of(&view, ring::hash(key))?;
+        Some(Box::new(Owner { local: local.clone(), view, peer, is_trial, permit }))
     }
 }
 
-/// The owner of a key, and whether the request is the trial of an ejected server.
-fn owner_of(view: &View, key: u64) -> Option<(Rc<Peer>, bool)> {
+/// The owner of a key, whether the request is the trial of an ejected server, and its permit.
+fn owner_of(view: &View, key: u64) -> Option<(Rc<Peer>, bool, PoolPermit)> {
     let owner = |with_trials: bool| {
         let is_candidate = |at: &usize| {
             let is_own = view.peers[*at].member.health.is_own.load(Ordering::Relaxed);
@@ -53,11 +55,11 @@ fn owner_of(view: &View, key: u64) -> Option<(Rc<Peer>, bool)> {
         true => (owner(false)?, false),
         false => (found, false),
     };
-    let is_free = !is_own(peer) && peer.has_room();
-    if on_trial && !is_free {
+    let permit = if is_own(peer) { None } else { peer.permit() };
+    if on_trial && permit.is_none() {
         peer.member.health.release_trial();
     }
-    is_free.then(|| (peer.clone(), on_trial))
+    Some((peer.clone(), on_trial, permit?))
 }
 
 struct Owner {
@@ -66,6 +68,7 @@ struct Owner {
     peer: Rc<Peer>,
     /// It was ejected, and this request decides whether it returns.
     is_trial: bool,
+    permit: PoolPermit,
 }
 
 impl Owner {
@@ -75,7 +78,8 @@ impl Owner {
         request.notes.upstream_attempts += 1;
         let began_us = clock::now_us();
         let mut body = Replay::new(Body::Empty, false);
-        let sent = net::timer::within(within, attempt(view, peer, request, &mut body)).await;
+        let attempting = attempt(view, peer, request, &mut body, &self.permit);
+        let sent = net::timer::within(within, attempting).await;
         // Too late counts as a failure, so that a server that hangs is not waited for each time.
         let mut outcome = sent.unwrap_or_else(|| {
             Err(Fault::new(FaultKind::ResponseTimeout, "the owner of the key took too long"))

@@ -3,12 +3,15 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_client::RoomSignal;
 use message::{FaultKind, LocalFuture};
-use net::{clock, timer};
+use net::clock::{self, Moment};
+use net::timer;
 use plugin::WorkerContext;
 use telemetry::{CachePadded, Counter, Histogram, LimitHit, SharedGauge, WorkerMetrics, families};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::budget::Budget;
 use crate::cluster::Cluster;
@@ -23,7 +26,7 @@ pub(crate) struct LocalCluster {
     view: RefCell<Rc<View>>,
     /// Requests that wait for a server below its `max_connections`; the lock gives their order.
     pending: Cell<usize>,
-    first: tokio::sync::Mutex<()>,
+    first: Mutex<()>,
     room: Arc<RoomSignal>,
     pub(crate) budget: Budget,
     pub(crate) rng: WorkerRng,
@@ -50,7 +53,7 @@ impl LocalCluster {
         LocalCluster {
             view: RefCell::new(Rc::new(View::new(context, &cluster, None, clock::now().as_ms()))),
             pending: Cell::new(0),
-            first: tokio::sync::Mutex::new(()),
+            first: Mutex::new(()),
             room,
             budget: Budget::new(),
             rng: WorkerRng::new(worker as u64),
@@ -86,17 +89,27 @@ impl LocalCluster {
     }
 
     /// Waits in order of arrival until a server is below its `max_connections`; false after
-    /// `timeouts.queue`, or at once if too many requests wait.
-    pub(crate) fn wait_for_room(&self, view: &View) -> LocalFuture<'_, bool> {
+    /// `timeouts.queue`, or at once if too many requests wait. A request that another worker was
+    /// faster than waits again, as the first, for the rest of that time.
+    pub(crate) fn wait_for_room<'f, 'a: 'f>(
+        &'a self,
+        waiting: &'f mut Option<PendingRequest<'a>>,
+        view: &View,
+    ) -> LocalFuture<'f, bool> {
         let timeout = view.settings.timeouts.queue.get();
-        if timeout.is_zero() || self.pending.get() >= PENDING_REQUESTS {
+        let is_new = waiting.is_none();
+        if is_new && (timeout.is_zero() || self.pending.get() >= PENDING_REQUESTS) {
             return Box::pin(std::future::ready(false));
         }
         // Boxed: it is rare, and the future of every request would be larger.
         Box::pin(async move {
-            let _pending = PendingRequest::new(&self.pending);
+            let pending =
+                waiting.get_or_insert_with(|| PendingRequest::new(&self.pending, timeout));
+            let left = pending.until.since(clock::now());
             let room = async {
-                let _first = self.first.lock().await;
+                if pending.first.is_none() {
+                    pending.first = Some(self.first.lock().await);
+                }
                 loop {
                     let now_ms = clock::now().as_ms();
                     let view = self.view(now_ms);
@@ -109,7 +122,7 @@ impl LocalCluster {
                     timer::within(unchanged, self.room.announced_unless(has_room)).await;
                 }
             };
-            timer::within(timeout, room).await.is_some()
+            timer::within(left, room).await.is_some()
         })
     }
 
@@ -137,18 +150,24 @@ impl LocalCluster {
     }
 }
 
-/// Counts a waiting request until it is dropped.
-struct PendingRequest<'a>(&'a Cell<usize>);
+/// A request that waits for room, which counts as pending until it is dropped.
+pub(crate) struct PendingRequest<'a> {
+    pending: &'a Cell<usize>,
+    /// When it has waited for `timeouts.queue`.
+    until: Moment,
+    /// Held once every request before it has its room.
+    first: Option<MutexGuard<'a, ()>>,
+}
 
 impl PendingRequest<'_> {
-    fn new(pending: &Cell<usize>) -> PendingRequest<'_> {
+    fn new(pending: &Cell<usize>, timeout: Duration) -> PendingRequest<'_> {
         pending.set(pending.get() + 1);
-        PendingRequest(pending)
+        PendingRequest { pending, until: clock::now().after(timeout), first: None }
     }
 }
 
 impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.pending.set(self.pending.get() - 1);
     }
 }

@@ -14,8 +14,8 @@ use message::{Fault, FaultKind, Request};
 use net::clock;
 use plugin::WorkerContext;
 
-use crate::balance::Choice;
-use crate::handler::{Trial, has_untried, no_server, record_failure};
+use crate::balance::{Choice, Chosen};
+use crate::handler::{has_untried, no_server, record_failure};
 use crate::local::LocalCluster;
 use crate::proxy_header::proxy_header;
 use crate::upstreams::Upstreams;
@@ -44,11 +44,9 @@ impl StreamUpstream {
         let local = &*self.local;
         let view = local.view(clock::now().as_ms());
         let choice = Choice { view: &view, rng: &local.rng, tried: &[], now_us: clock::now_us() };
-        let on_trial = if view.trials.is_empty() { None } else { choice.trial() };
         // Without a connection there is no end of a trial: the first datagram decides.
-        drop(on_trial.map(|peer| Trial(peer)));
-        let peer = on_trial.or_else(|| choice.pick(client)).cloned();
-        let peer = peer.ok_or_else(|| no_server(local, &view))?;
+        let chosen = choice.server(client).ok_or_else(|| no_server(local, &view))?;
+        let (peer, is_trial) = (chosen.peer.clone(), chosen.trial.is_some());
         let Destination::Tcp(address) = peer.member.endpoint.destination else {
             return Err(Fault::internal("a Unix socket takes no datagrams"));
         };
@@ -56,8 +54,8 @@ impl StreamUpstream {
         Ok(DatagramServer {
             local: self.local.clone(),
             address,
-            is_trial: Cell::new(on_trial.is_some()),
-            _active: peer.stats.pool.reserve(),
+            is_trial: Cell::new(is_trial),
+            _active: peer.stats.pool.reserve(chosen.permit),
             view: view.clone(),
             peer,
         })
@@ -69,39 +67,36 @@ impl StreamUpstream {
         let local = &*self.local;
         let mut view = local.view(clock::now().as_ms());
         local.budget.deposit(view.settings.retries.budget.fraction());
-        let mut may_wait = true;
-        if local.has_pending() {
-            may_wait = false;
-            local.wait_for_room(&view).await;
-            view = local.view(clock::now().as_ms());
-        }
+        let mut waiting = None;
         let mut tried: Vec<Rc<Peer>> = Vec::new();
         let mut failed: Option<Fault> = None;
         loop {
             let now_us = clock::now_us();
             let choice = Choice { view: &view, rng: &local.rng, tried: &tried, now_us };
-            let on_trial = if view.trials.is_empty() { None } else { choice.trial() };
-            let Some(peer) = on_trial.or_else(|| choice.pick(client)) else {
-                if may_wait && view.is_full() {
-                    may_wait = false;
-                    local.wait_for_room(&view).await;
+            let is_later = tried.is_empty() && waiting.is_none() && local.has_pending();
+            let Some(Chosen { peer, trial, permit }) =
+                (if is_later { None } else { choice.server(client) })
+            else {
+                let may_wait = is_later || tried.is_empty() && view.is_full();
+                if may_wait && local.wait_for_room(&mut waiting, &view).await {
                     view = local.view(clock::now().as_ms());
                     continue;
                 }
                 return Err(failed.unwrap_or_else(|| no_server(local, &view)));
             };
-            may_wait = false;
-            let peer = peer.clone();
-            let trial = on_trial.is_some().then(|| Trial(&peer));
+            waiting = None;
             client.notes.upstream = Some(peer.name.clone());
             client.notes.upstream_attempts += 1;
-            match attempt(local, &view, &peer, trial.is_some(), client).await {
-                Ok(lease) => return Ok(lease),
+            match attempt(local, &view, peer, trial.is_some(), client).await {
+                Ok(mut lease) => {
+                    lease.set_permit(permit);
+                    return Ok(lease);
+                }
                 Err(fault) => failed = Some(fault),
             }
             drop(trial);
             let last = client.notes.upstream_attempts as u32 >= view.settings.retries.attempts;
-            tried.push(peer);
+            tried.push(peer.clone());
             // Servers may have come and gone since the connection began.
             view = local.view(clock::now().as_ms());
             if last || !has_untried(&view, &tried) || !local.begin_retry() {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use http_client::{ClientOptions, Destination, HostField, Pool, PoolLimits};
+use http_client::{ClientOptions, Destination, HostField, Pool, PoolLimits, PoolPermit};
 use plugin::WorkerContext;
 use telemetry::{CachePadded, Counter, Gauge, families};
 use wire::h1::HeadLimits;
@@ -146,9 +146,15 @@ pub(crate) struct Peer {
 impl Peer {
     /// True if it takes one more request.
     pub(crate) fn has_room(&self) -> bool {
-        self.member
-            .max_connections
-            .is_none_or(|most| self.stats.pool.active_everywhere() < i64::from(most))
+        self.member.max_connections.is_none_or(|most| self.stats.pool.has_room(most))
+    }
+
+    /// The permit for one more request; `None` if it takes none.
+    pub(crate) fn permit(&self) -> Option<PoolPermit> {
+        match self.member.max_connections {
+            None => Some(PoolPermit::default()),
+            Some(most) => self.stats.pool.permit(most),
+        }
     }
 
     /// True if this server is the better choice for one more request. Nearly equal latencies count

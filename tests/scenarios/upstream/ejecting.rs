@@ -6,7 +6,7 @@ use super::{
 };
 use scenarios::{Connection, Tidegate, Upstream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Answers while it is well, and hangs up without a response while it is not.
 fn failing() -> (Upstream, Arc<AtomicBool>) {
@@ -141,5 +141,41 @@ fn a_full_server_is_passed_over_and_full_servers_are_503() {
     }
     assert_eq!(ask(&server).status, 200);
     drop(waiting);
+    wait_until_released(&server);
+}
+
+#[test]
+fn workers_together_do_not_exceed_max_connections_and_no_request_fails() {
+    let in_flight = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let upstream = {
+        let most = most.clone();
+        Upstream::start(move |peer| {
+            while !peer.at_end() {
+                peer.read_head();
+                most.fetch_max(in_flight.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                std::thread::yield_now();
+                in_flight.fetch_sub(1, Ordering::SeqCst);
+                peer.send(OK);
+            }
+        })
+    };
+    let server = format!(
+        r#"servers: [{{ address: "{}", max_connections: 1 }}], timeouts: {{ queue: 1m }}"#,
+        upstream.address()
+    );
+    let server = Tidegate::start(&super::config(&server, 2));
+    std::thread::scope(|scope| {
+        for _ in 0..12 {
+            scope.spawn(|| {
+                let mut client = server.connect("web");
+                for _ in 0..200 {
+                    client.send(super::GET);
+                    assert_eq!(client.read_response().status, 200);
+                }
+            });
+        }
+    });
+    assert_eq!(most.load(Ordering::SeqCst), 1);
     wait_until_released(&server);
 }
