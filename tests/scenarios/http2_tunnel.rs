@@ -113,6 +113,38 @@ fn an_idle_tunnel_ends_and_its_connection_serves_on() {
     eventually("no tunnel is open", || server.metrics().sum("tidegate_tunnels_active", &[]) == 0.0);
 }
 
+/// A 2xx would open the tunnel (RFC 9110 9.3.6).
+#[test]
+fn a_websocket_that_was_not_opened_is_not_reported_as_open() {
+    for (response, expected) in [
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok", 502),
+        ("HTTP/1.1 204 No Content\r\n\r\n", 502),
+        ("HTTP/1.1 302 Found\r\nlocation: /login\r\ncontent-length: 0\r\n\r\n", 302),
+        ("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno", 403),
+    ] {
+        let upstream = Upstream::responding(response);
+        assert_eq!(refused(&behind(&upstream, "")), expected, "{response}");
+    }
+    let page = r#"
+workers: 1
+listeners: { web: { bind: "127.0.0.1:0" } }
+routes: [{ match: { path: "/chat" }, handler: { respond: { body: hello } } }]
+"#;
+    assert_eq!(refused(page), 501);
+}
+
+/// The status of a WebSocket that is not opened.
+fn refused(config: &str) -> u16 {
+    let server = Tidegate::start(config);
+    let mut connection = connect(&server);
+    let mut client = Http2Peer::client(&mut connection);
+    let stream = client.open_unchecked(CONNECT, false);
+    match event_of(&mut client, stream) {
+        Some(Event::Response { status, .. }) => status,
+        other => panic!("no response: {other:?}"),
+    }
+}
+
 #[test]
 fn a_tunnel_survives_the_reload_that_removes_its_route() {
     let upstream = echo();

@@ -124,6 +124,7 @@ fault_kinds! {
     ResponseTransferCoding = "http_response_transfer_coding" Upstream 502 Never;
     ResponseContentCoding = "http_response_content_coding" Upstream 502 Never;
     ResponseStatus = "http_response_status" Upstream 502 Never;
+    UpgradeFailed = "http_upgrade_failed" Upstream 502 Never;
     ProtocolError = "http_protocol_error" Upstream 502 Never;
     TlsProtocolError = "tls_protocol_error" Upstream 502 Unsent;
     TlsCertificateError = "tls_certificate_error" Upstream 502 Unsent;

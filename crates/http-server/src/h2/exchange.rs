@@ -48,11 +48,14 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
             exchange.log(metrics, CLIENT_GONE, 0);
             return exchange.request.retire();
         };
-        let outcome = outcome.and_then(|response| match response.takeover {
-            Some(_) if !incoming.is_tunnel => {
-                Err(Fault::internal("a handler switched protocols without a request for it"))
+        let outcome = outcome.and_then(|response| {
+            match (&response.takeover, incoming.is_tunnel, response.status) {
+                (Some(_), false, _) => {
+                    Err(Fault::internal("a handler switched protocols without a request for it"))
+                }
+                (None, true, 200..300) => Err(tunnel::not_opened(&exchange.request)),
+                _ => Ok(response),
             }
-            _ => Ok(response),
         });
         exchange.conclude(outcome, metrics)
     };

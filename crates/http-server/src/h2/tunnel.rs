@@ -12,7 +12,7 @@ use message::http2::Chunk;
 use wire::{Known, Method};
 
 use super::stream::{Piece, Stream};
-use message::{Duplex, Request, Response};
+use message::{Duplex, Fault, FaultKind, Request, Response};
 
 /// The protocol of an extended CONNECT that is served.
 pub(super) const WEBSOCKET: &[u8] = b"websocket";
@@ -33,6 +33,19 @@ pub(super) fn request_upgrade(request: &mut Request) {
 pub(super) fn accept(response: &mut Response) {
     response.status = 200;
     response.headers.remove(Known::SecWebSocketAccept);
+}
+
+/// The fault of a response that does not switch protocols and whose status would say that it does:
+/// a 2xx opens the tunnel of a CONNECT (RFC 9110 9.3.6).
+#[cold]
+pub(super) fn not_opened(request: &Request) -> Fault {
+    match &request.notes.upstream {
+        Some(_) => {
+            let detail = "the server responded to the request for a WebSocket without opening it";
+            Fault::new(FaultKind::UpgradeFailed, detail)
+        }
+        None => Fault::new(FaultKind::ConnectRefused, "the route opens no WebSockets"),
+    }
 }
 
 pub(super) struct StreamDuplex {
