@@ -103,6 +103,7 @@ fn forwarded_is_believed_and_added_to() {
         elements.last().map(String::as_str),
         Some("for=127.0.0.1;host=\"a.example\";proto=http")
     );
+    assert_eq!(values(&head, "x-forwarded-for"), ["2001:db8::7, 127.0.0.1"]);
     let line = server.wait_for_log("\"status\":200");
     assert!(line.contains("\"client_ip\":\"2001:db8::7\""), "{line}");
 }

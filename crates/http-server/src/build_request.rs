@@ -6,7 +6,7 @@ use std::rc::Rc;
 use wire::forwarded::{Element, Node, parse_forwarded, x_forwarded_for};
 use wire::h1::{RequestHead, TargetForm};
 use wire::target::PathFault;
-use wire::{Known, Method, alias, token};
+use wire::{IpText, Known, Method, alias, token};
 
 use crate::listener_snapshot::ListenerSnapshot;
 use crate::trusted_proxies::TrustedProxies;
@@ -46,8 +46,12 @@ pub(crate) fn request(
         drop_forwarding(&mut headers, trusted);
         if trusted {
             let (client, hops) = believed_client(&headers, client_ip, &snapshot.trusted_proxies);
-            client_ip = client;
             scheme = believed_scheme(&headers, hops).unwrap_or(scheme);
+            // Upstreams and applications look for the client here, where this server adds itself.
+            if client != client_ip && !headers.contains(Known::XForwardedFor) {
+                headers.append(Known::XForwardedFor, IpText::new(client).as_bytes());
+            }
+            client_ip = client;
         }
     }
     request.method = head.method;
