@@ -8,7 +8,7 @@ use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::task::{Context, Poll, ready};
+use std::task::Poll;
 
 use bytes::Bytes;
 use socket2::SockRef;
@@ -17,6 +17,9 @@ use tokio::net::UdpSocket;
 
 use crate::receive::receive_from;
 use crate::task;
+
+/// What a receive waits for. A port that turns out to be closed is reported as an error alone.
+const RECEIVABLE: Interest = Interest::READABLE.add(Interest::ERROR);
 
 /// A bound UDP socket.
 #[derive(Debug)]
@@ -63,27 +66,24 @@ impl Datagram {
         self.socket.try_io(Interest::READABLE, || receive_from(self.socket.as_fd()))
     }
 
-    /// Returns the next datagram and its sender.
-    pub fn poll_receive_from(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Bytes, SocketAddr)>> {
+    /// Returns the next datagram and its sender. Dropping this future loses nothing.
+    pub async fn receive_from(&self) -> io::Result<(Bytes, SocketAddr)> {
         // A sender that is always faster must not starve other tasks.
-        ready!(task::poll_turn(cx));
+        poll_fn(task::poll_turn).await;
         loop {
-            match self.try_receive_from() {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(self.socket.poll_recv_ready(cx))?;
-                }
+            let receive = || receive_from(self.socket.as_fd());
+            match self.socket.async_io(RECEIVABLE, receive).await {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => {
-                    task::count_step(cx);
-                    return Poll::Ready(result);
+                    poll_fn(|cx| {
+                        task::count_step(cx);
+                        Poll::Ready(())
+                    })
+                    .await;
+                    return result;
                 }
             }
         }
-    }
-
-    /// Returns the next datagram and its sender. Dropping this future loses nothing.
-    pub async fn receive_from(&self) -> io::Result<(Bytes, SocketAddr)> {
-        poll_fn(|cx| self.poll_receive_from(cx)).await
     }
 
     /// Sends one datagram now; `WouldBlock` while the socket's queue is full.
@@ -146,6 +146,23 @@ mod tests {
             assert!(within(Duration::from_millis(4), one.receive_from()).await.is_none());
             other.try_send_to(b"kept", one.local()).unwrap();
             assert_eq!(&one.receive_from().await.unwrap().0[..], b"kept");
+        });
+    }
+
+    #[test]
+    fn receive_returns_that_the_port_of_the_peer_is_closed() {
+        block_on_local(async {
+            // No other process gets the port of the peer, which receives from another one only.
+            let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            peer.connect("127.0.0.1:9").unwrap();
+            let socket = Datagram::connect(peer.local_addr().unwrap()).unwrap();
+            for _ in 0..2 {
+                socket.try_send(b"lost").unwrap();
+                let received = within(Duration::from_secs(20), socket.receive_from()).await;
+                let error = received.expect("an error").unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+            }
+            assert!(within(Duration::from_millis(4), socket.receive_from()).await.is_none());
         });
     }
 }

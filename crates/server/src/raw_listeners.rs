@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -224,11 +225,12 @@ async fn accept<H: RawHandler>(listener: Listener, open: Rc<OpenSocket<H>>) {
 async fn receive<H: RawHandler>(socket: Datagram, open: Rc<OpenSocket<H>>) {
     let sessions = Sessions::new(socket);
     loop {
+        let mut receiving = pin!(sessions.receive());
         let received = poll_fn(|cx| {
             if open.stop.is_stopped(cx.waker()) {
                 return Poll::Ready(None);
             }
-            sessions.poll_receive(cx).map(Some)
+            receiving.as_mut().poll(cx).map(Some)
         })
         .await;
         match received {

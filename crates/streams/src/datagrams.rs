@@ -10,8 +10,9 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,9 +52,9 @@ impl Sessions {
         Rc::new(Sessions { socket, local, open: RefCell::default(), is_closing: Cell::new(false) })
     }
 
-    /// Ready with the next datagram of a client.
-    pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Bytes, SocketAddr)>> {
-        self.socket.poll_receive_from(cx)
+    /// Returns the next datagram of a client. Dropping this future loses nothing.
+    pub async fn receive(&self) -> io::Result<(Bytes, SocketAddr)> {
+        self.socket.receive_from().await
     }
 
     /// Lets the sessions end soon: their clients' datagrams do not arrive any more.
@@ -160,11 +161,12 @@ impl Session {
         self.timer.set(self.idle);
         let metrics = &self.service.metrics;
         loop {
+            let mut receiving = pin!(self.to_server.receive_from());
             let received = poll_fn(|cx| {
                 if self.is_refused.get() {
                     return Poll::Ready(Some(Err(io::ErrorKind::ConnectionRefused.into())));
                 }
-                if let Poll::Ready(received) = self.to_server.poll_receive_from(cx) {
+                if let Poll::Ready(received) = receiving.as_mut().poll(cx) {
                     return Poll::Ready(Some(received));
                 }
                 self.timer.poll(cx).map(|()| None)
