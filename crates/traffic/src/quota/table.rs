@@ -5,7 +5,7 @@
 //! Promises that the table never grows, that a request which would exceed the limit takes nothing,
 //! and that damaged entries are found and dropped when the file is opened.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -116,9 +116,11 @@ impl QuotaTable {
     /// another size are taken over; a file in another format is renamed.
     pub(super) fn open(path: &Path, entries: u32, metrics: TableMetrics) -> io::Result<QuotaTable> {
         let words = words_of(entries);
-        if let Some(directory) = path.parent() {
-            fs::create_dir_all(directory)?;
-        }
+        let directory = path.parent().unwrap_or(path);
+        fs::create_dir_all(directory)?;
+        // Processes that start together open the file one after the other. On a file system without
+        // locks, two that change its size together may count apart.
+        let _lock = lock(directory).ok();
         let bytes = match fs::metadata(path) {
             Ok(metadata) => metadata.len(),
             Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
@@ -128,7 +130,8 @@ impl QuotaTable {
             return QuotaTable::resized(path, words, metrics);
         }
         let mut file = FileWords::open(path, words)?;
-        if bytes != 0 && file.words()[0].load(Ordering::Relaxed) != MAGIC {
+        // A new file has zeros, also that of a process that was killed before it wrote the header.
+        if !matches!(file.words()[0].load(Ordering::Relaxed), 0 | MAGIC) {
             move_away(path)?;
             file = FileWords::open(path, words)?;
         }
@@ -355,6 +358,13 @@ impl Drop for QuotaTable {
 fn words_of(entries: u32) -> usize {
     let slots = (entries as usize * 2).next_power_of_two().max(BUCKET);
     HEADER_WORDS + slots * 2
+}
+
+/// Takes the lock of a directory, which is held until the returned file is closed.
+fn lock(directory: &Path) -> io::Result<File> {
+    let directory = File::open(directory)?;
+    directory.lock()?;
+    Ok(directory)
 }
 
 fn create(path: &Path, words: usize) -> io::Result<FileWords> {

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use net::FileWords;
+
 use super::{BUCKET, Fingerprint, MAGIC, QuotaCount, QuotaTable, TableMetrics, words_of};
 use crate::quota::period::Span;
 
@@ -86,6 +88,35 @@ fn threads_and_processes_count_together() {
     // Nothing is written when a table is closed: a killed process leaves the same file.
     std::mem::forget(tables);
     assert_eq!(open(&path, 1000).used(key(7), DAY).0, 5000);
+}
+
+#[test]
+fn a_file_that_another_process_has_just_created_is_shared() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.quota");
+    let created = FileWords::open(&path, words_of(100)).unwrap();
+    let table = open(&path, 100);
+    assert_eq!(created.words()[0].load(Ordering::Relaxed), MAGIC);
+    assert!(!path.with_extension("unreadable").exists());
+    assert_eq!(table.take(key(1), DAY, 5, 1).used, 1);
+}
+
+#[test]
+fn processes_that_start_together_share_a_new_file_and_one_of_another_size() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.quota");
+    for round in 0..20 {
+        let entries = [100, 20_000][round % 2];
+        let tables: Vec<QuotaTable> = std::thread::scope(|scope| {
+            let starting = [(); 4].map(|()| scope.spawn(|| open(&path, entries)));
+            starting.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for table in &tables {
+            table.take(key(round), DAY, 100, 1);
+        }
+        assert_eq!(tables[0].used(key(round), DAY).0, 4, "round {round}");
+        assert_eq!(tables[0].used(key(0), DAY).0, 4, "the counts are kept");
+    }
 }
 
 #[test]
