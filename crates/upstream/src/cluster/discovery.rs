@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use net::clock::{self, Moment};
+use settings::Address;
 use telemetry::log::Level;
 use telemetry::{SharedCounter, SharedGauge, Telemetry, event, families};
 
@@ -25,6 +26,8 @@ pub(super) struct Discovery {
     pub(super) servers: Arc<Vec<ServerSettings>>,
     /// The source has responded or failed once.
     pub(super) is_tried: bool,
+    /// The last response had no servers: those of an earlier one are in use.
+    is_outdated: bool,
     responded: Option<Moment>,
     /// Why the source fails.
     failure: Option<String>,
@@ -86,7 +89,34 @@ impl Discovery {
     }
 }
 
+impl ClusterState {
+    /// True if a name is from a list of the source that may have vanished since, together with the
+    /// addresses of the name, which were known at `resolved`.
+    fn is_name_of_older_list(&self, server: &Address, resolved: Option<Moment>) -> bool {
+        let settings = &self.plan.settings;
+        let is_listed = settings.servers.iter().any(|listed| listed.address.address == *server);
+        let Some(discover) = settings.discover.as_ref().filter(|_| !is_listed) else {
+            return false;
+        };
+        let discovery = &self.discovery;
+        let is_stream = discover.source().is_some_and(|source| source.is_stream());
+        let is_newer =
+            discovery.responded.is_some_and(|responded| is_stream || Some(responded) > resolved);
+        discover.on_empty == OnEmpty::Keep
+            && (discovery.is_outdated || discovery.failure.is_some() || !is_newer)
+    }
+}
+
 impl Cluster {
+    /// Takes over that a server name does not exist. The addresses that it had at `resolved` stay
+    /// in use with the list that it is from, until the source has a newer one.
+    pub(crate) fn name_unknown(&self, server: &Address, resolved: Option<Moment>) {
+        let is_kept = self.inside().is_name_of_older_list(server, resolved);
+        if !is_kept {
+            self.resolve(server, Vec::new());
+        }
+    }
+
     /// Prepares for a plan: without a source it has no discovered servers, with another one it has
     /// the last known ones until that responds.
     pub(super) fn follow(&self, inside: &mut ClusterState, plan: &UpstreamPlan) {
@@ -137,6 +167,7 @@ impl Cluster {
             );
         }
         inside.discovery.flaw = flaw;
+        inside.discovery.is_outdated = is_kept;
         if had_failed {
             self.log_return(&settings);
         }

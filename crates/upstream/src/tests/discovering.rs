@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use net::clock;
+use net::clock::{self, Moment};
 use net::worker::block_on_local;
 use net::{Datagram, Resolver, ResolverSettings};
 
@@ -171,6 +171,44 @@ fn servers_stay_until_a_name_of_the_next_ones_is_resolved() {
         assert_eq!(members(&gateway), ["10.0.0.2:80 healthy"]);
         cluster.resolve(&name, Vec::new());
         assert!(members(&gateway).is_empty(), "it is known to have no address");
+    });
+}
+
+#[test]
+fn names_keep_their_addresses_until_their_source_has_a_newer_list() {
+    block_on_local(async {
+        let gateway = Gateway::new(node!({ "discover": { "file": "/nowhere" } }));
+        let cluster = cluster(&gateway);
+        let list = found(&["next.test:80"]);
+        let name = list.servers[0].address.address.clone();
+        let resolve = || {
+            let address = http_client::Destination::Tcp("10.0.0.2:80".parse().unwrap());
+            cluster.resolve(&name, vec![address]);
+        };
+        let (before, after) = (None, Some(Moment::NEVER));
+        cluster.discovered(list.clone());
+        resolve();
+        cluster.name_unknown(&name, after);
+        assert_eq!(members(&gateway), ["10.0.0.2:80 healthy"], "the list is the older one");
+        cluster.discovery_failed("no such file");
+        cluster.name_unknown(&name, before);
+        assert_eq!(members(&gateway), ["10.0.0.2:80 healthy"], "the source fails");
+        cluster.discovered(found(&[]));
+        cluster.discovery_confirmed();
+        cluster.name_unknown(&name, before);
+        assert_eq!(members(&gateway), ["10.0.0.2:80 healthy"], "the list is kept");
+        cluster.discovered(list.clone());
+        cluster.name_unknown(&name, before);
+        assert!(members(&gateway).is_empty(), "the source still names it");
+        resolve();
+        gateway.apply(node!({ "discover": { "file": "/nowhere", "on_empty": "remove" } }));
+        cluster.name_unknown(&name, after);
+        assert!(members(&gateway).is_empty(), "the setting");
+        let listed = node!({ "servers": ["next.test:80"], "discover": { "file": "/nowhere" } });
+        gateway.apply(listed);
+        resolve();
+        cluster.name_unknown(&name, after);
+        assert!(members(&gateway).is_empty(), "a name of the configuration");
     });
 }
 
