@@ -29,6 +29,13 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 /// How often a batch is sent before it is dropped.
 const ATTEMPTS: u32 = 5;
 
+/// The pause before a batch is sent again: at least this one and the one that the collector demands,
+/// up to the bound. Many servers of one collector do not return at the same moment.
+fn jittered(pause: Duration, demanded: Option<Duration>) -> Duration {
+    let least = pause.max(demanded.unwrap_or_default()).min(RETRY_MAX);
+    least.mul_f64(1.0 + 0.25 * fastrand::f64())
+}
+
 /// What is exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
@@ -137,9 +144,7 @@ impl Collector {
         for attempt in 1.. {
             match self.send(&batch.message).await {
                 Err(failure) if failure.may_repeat && attempt < ATTEMPTS => {
-                    let longest = pause.max(failure.pause.unwrap_or_default()).min(RETRY_MAX);
-                    // Many servers of one collector do not return at the same moment.
-                    net::timer::sleep(longest.mul_f64(0.75 + 0.25 * fastrand::f64())).await;
+                    net::timer::sleep(jittered(pause, failure.pause)).await;
                     pause *= 2;
                 }
                 sent => {
@@ -272,6 +277,28 @@ impl Collector {
                 url = url
             ),
             _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_never_shorter_than_the_collector_demands() {
+        let seconds = Duration::from_secs;
+        for _ in 0..100 {
+            for (pause, demanded, least) in [
+                (RETRY_MIN, Some(seconds(20)), seconds(20)),
+                (RETRY_MIN, Some(seconds(0)), RETRY_MIN),
+                (RETRY_MIN, None, RETRY_MIN),
+                (seconds(64), None, RETRY_MAX),
+                (RETRY_MIN, Some(Duration::MAX), RETRY_MAX),
+            ] {
+                let jittered = jittered(pause, demanded);
+                assert!(least <= jittered && jittered <= least.mul_f64(1.25), "{jittered:?}");
+            }
         }
     }
 }
