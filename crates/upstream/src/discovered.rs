@@ -93,18 +93,27 @@ pub fn read_entry(content: &[u8], protocol: ServerProtocol) -> Result<ServerSett
 pub fn read_consul(content: &[u8], protocol: ServerProtocol) -> Result<DiscoveredServers, String> {
     let entries: Vec<Json> = serde_json::from_str(text_of(content)?)
         .map_err(|error| format!("the response is not a JSON list: {error}"))?;
+    let heaviest = entries.iter().map(consul_weight).max().unwrap_or(1);
     DiscoveredServers::of_entries(entries.iter().map(|entry| {
         let name = entry["Service"]["ID"].as_str().unwrap_or_default();
-        (name.to_owned(), consul_server(entry, protocol))
+        let weight = scaled(consul_weight(entry), heaviest);
+        (name.to_owned(), consul_server(entry, weight, protocol))
     }))
 }
 
-fn consul_server(entry: &Json, protocol: ServerProtocol) -> Result<ServerSettings, String> {
+fn consul_weight(entry: &Json) -> u64 {
+    entry["Service"]["Weights"]["Passing"].as_u64().unwrap_or(1)
+}
+
+fn consul_server(
+    entry: &Json,
+    weight: u64,
+    protocol: ServerProtocol,
+) -> Result<ServerSettings, String> {
     let service = &entry["Service"];
     let own = service["Address"].as_str().filter(|host| !host.is_empty());
     let host = own.or(entry["Node"]["Address"].as_str()).ok_or("there is no address")?;
     let port = service["Port"].as_u64().ok_or("there is no port")?;
-    let weight = service["Weights"]["Passing"].as_u64().unwrap_or(1);
     read_server(&server_node(host, port, weight, false), protocol)
 }
 
@@ -119,13 +128,20 @@ pub fn read_services(
     // A target of "." means that the service does not exist.
     let records = records.iter().filter(|record| !record.target.is_empty());
     DiscoveredServers::of_entries(records.map(|record| {
-        let own = u64::from(record.weight);
-        let most = u64::from(WEIGHT_MAX);
-        let weight = if heaviest > most { own * most / heaviest } else { own };
+        let weight = scaled(u64::from(record.weight), heaviest);
         let is_backup = Some(record.priority) != first;
         let node = server_node(&record.target, u64::from(record.port), weight, is_backup);
         (record.target.clone(), read_server(&node, protocol))
     }))
+}
+
+/// A weight in its proportion to the heaviest one, which may be above the highest one here.
+fn scaled(weight: u64, heaviest: u64) -> u64 {
+    if heaviest <= u64::from(WEIGHT_MAX) {
+        return weight;
+    }
+    // The weights of Consul have no bound.
+    (u128::from(weight) * u128::from(WEIGHT_MAX) / u128::from(heaviest)) as u64
 }
 
 /// The servers at these addresses.
@@ -307,6 +323,21 @@ mod tests {
         assert_eq!(read_consul(b"[]", HTTP), Ok(DiscoveredServers::default()));
         for text in ["{}", "", "[", "7"] {
             assert!(read_consul(text.as_bytes(), HTTP).unwrap_err().contains("not a JSON list"));
+        }
+        let instance = |port: u16, weight: u64| {
+            format!(
+                r#"{{"Service": {{"Address": "a", "Port": {port},
+                    "Weights": {{"Passing": {weight}}}}}}}"#
+            )
+        };
+        for (weights, expected) in [
+            ((1000, 200), ["a:1 1000", "a:2 200"]),
+            ((5000, 1000), ["a:1 1000", "a:2 200"]),
+            ((5000, 0), ["a:1 1000", "a:2 1"]),
+            ((u64::MAX, u64::MAX / 2), ["a:1 1000", "a:2 499"]),
+        ] {
+            let text = format!("[{},{}]", instance(1, weights.0), instance(2, weights.1));
+            assert_eq!(shown(&read_consul(text.as_bytes(), HTTP).unwrap()), expected);
         }
         let many = format!("[1{}]", ",1".repeat(DISCOVERED_SERVERS));
         assert_eq!(read_consul(many.as_bytes(), HTTP), Err("more than 1024 servers".to_owned()));
