@@ -68,8 +68,10 @@ pub(crate) struct RequestEnd {
 }
 
 /// What a client says about its trace.
+#[derive(Default)]
 struct Incoming {
-    context: TraceContext,
+    /// `None` begins a trace, for which B3 allows a decision alone.
+    context: Option<TraceContext>,
     /// `None` leaves it to this server.
     decision: Option<bool>,
     /// True if `traceparent` is continued, which `tracestate` belongs to.
@@ -105,13 +107,14 @@ impl Tracer {
         };
         let incoming = match has_fields(&request.headers, settings.fields) {
             true => settings.take_incoming(&mut request.headers),
-            false => None,
+            false => Incoming::default(),
         };
-        let parent = incoming.as_ref().map(|incoming| incoming.context.span_id);
-        let context = match incoming {
-            Some(Incoming { context, decision: Some(_), .. }) => context,
-            Some(Incoming { context, decision: None, .. }) => settings.decided(context.trace_id),
-            None => settings.decided(self.new_trace_id()),
+        let parent = incoming.context.map(|context| context.span_id);
+        let context = match (incoming.context, incoming.decision) {
+            (Some(context), Some(_)) => context,
+            (Some(context), None) => settings.decided(context.trace_id),
+            (None, Some(decision)) => TraceContext::new(self.new_trace_id(), [0; 8], decision),
+            (None, None) => settings.decided(self.new_trace_id()),
         };
         let may_record = context.is_sampled() || settings.failures || settings.slow_us.is_some();
         let recording = match settings.queue.is_some() && may_record {
@@ -268,19 +271,17 @@ impl Tracer {
 }
 
 impl TracerSettings {
-    /// Returns the trace that a client continues here, and removes fields of others.
+    /// Returns what a client says about its trace, and removes fields of others.
     #[cold]
-    fn take_incoming(&self, headers: &mut Headers) -> Option<Incoming> {
+    fn take_incoming(&self, headers: &mut Headers) -> Incoming {
         let incoming = match self.accepts_parent {
             true => incoming(headers, self.fields),
-            false => None,
+            false => Incoming::default(),
         };
-        match &incoming {
-            None => remove_fields(headers, self.fields),
-            Some(Incoming { is_w3c: false, .. }) if self.fields.w3c => {
-                headers.remove(Known::Tracestate);
-            }
-            Some(_) => {}
+        if incoming.context.is_none() {
+            remove_fields(headers, self.fields);
+        } else if !incoming.is_w3c && self.fields.w3c {
+            headers.remove(Known::Tracestate);
         }
         incoming
     }
@@ -311,28 +312,27 @@ fn only<'a>(headers: &'a Headers, name: impl Into<Name<'a>>) -> Option<&'a [u8]>
     values.next().filter(|_| values.next().is_none())
 }
 
-/// The trace that a client continues here. Several fields of one name are none.
-fn incoming(headers: &Headers, fields: TraceFields) -> Option<Incoming> {
+/// What a client says about its trace. Several fields of one name are none.
+fn incoming(headers: &Headers, fields: TraceFields) -> Incoming {
     let w3c = || {
         let context = TraceContext::parse_traceparent(only(headers, Known::Traceparent)?)?;
-        Some(Incoming { context, decision: Some(context.is_sampled()), is_w3c: true })
-    };
-    let b3 = || {
-        let (context, decision) = TraceContext::parse_b3(only(headers, "b3")?)?;
-        Some(Incoming { context, decision, is_w3c: false })
-    };
-    let b3_multi = || {
-        let sampled = match only(headers, "x-b3-flags") {
-            Some(b"1") => Some(&b"1"[..]),
-            _ => only(headers, "x-b3-sampled").filter(|text| b3_decision(text).is_some()),
-        };
-        let (trace_id, span_id) = (only(headers, "x-b3-traceid")?, only(headers, "x-b3-spanid")?);
-        let (context, decision) = TraceContext::from_b3(trace_id, span_id, sampled)?;
-        Some(Incoming { context, decision, is_w3c: false })
+        Some((context, Some(context.is_sampled())))
     };
     let of_w3c = if fields.w3c { w3c() } else { None };
-    let of_b3 = || if fields.b3 { b3() } else { None };
-    of_w3c.or_else(of_b3).or_else(|| if fields.b3_multi { b3_multi() } else { None })
+    let is_w3c = of_w3c.is_some();
+    let b3 = if fields.b3 { only(headers, "b3") } else { None };
+    let multi = |name: &'static str| if fields.b3_multi { only(headers, name) } else { None };
+    let decision = match multi("x-b3-flags") {
+        Some(b"1") => Some(true),
+        _ => multi("x-b3-sampled").and_then(b3_decision),
+    };
+    let of_b3 = || TraceContext::parse_b3(b3?);
+    let of_b3_multi =
+        || TraceContext::from_b3(multi("x-b3-traceid")?, multi("x-b3-spanid")?, decision);
+    match of_w3c.or_else(of_b3).or_else(of_b3_multi) {
+        Some((context, decision)) => Incoming { context: Some(context), decision, is_w3c },
+        None => Incoming { decision: b3.and_then(b3_decision).or(decision), ..Incoming::default() },
+    }
 }
 
 /// True if a client says something about a trace, in any spelling.

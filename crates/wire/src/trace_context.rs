@@ -70,28 +70,28 @@ impl TraceContext {
     }
 
     /// Reads the single field `b3`: `TRACE-SPAN[-SAMPLED[-PARENT]]`. `None` in the second place
-    /// leaves the decision to the reader. A decision alone is not a trace to continue.
+    /// leaves the decision to the reader. A decision alone ([`b3_decision`]) is not a trace to
+    /// continue.
     pub fn parse_b3(value: &[u8]) -> Option<(TraceContext, Option<bool>)> {
         let mut parts = value.split(|byte| *byte == b'-');
         let (trace_id, span_id) = (parts.next()?, parts.next()?);
-        let sampled = parts.next();
+        let decision = match parts.next() {
+            Some(text) => Some(b3_decision(text)?),
+            None => None,
+        };
         let parent = parts.next();
         if parts.next().is_some() || parent.is_some_and(|id| hex::<8>(id).is_none()) {
             return None;
         }
-        TraceContext::from_b3(trace_id, span_id, sampled)
+        TraceContext::from_b3(trace_id, span_id, decision)
     }
 
-    /// Reads the fields `X-B3-TraceId`, `X-B3-SpanId` and `X-B3-Sampled`.
+    /// Reads the fields `X-B3-TraceId` and `X-B3-SpanId`, which come with the decision of others.
     pub fn from_b3(
         trace_id: &[u8],
         span_id: &[u8],
-        sampled: Option<&[u8]>,
+        decision: Option<bool>,
     ) -> Option<(TraceContext, Option<bool>)> {
-        let decision = match sampled {
-            Some(text) => Some(b3_decision(text)?),
-            None => None,
-        };
         // A trace of 64 bits is one of 128 whose upper half is zero.
         let mut id = [0; 16];
         match hex::<16>(trace_id) {

@@ -110,6 +110,31 @@ fn b3_fields_leave_the_decision_open_or_force_it() {
 }
 
 #[test]
+fn a_decision_of_b3_without_a_trace_is_that_of_the_new_trace() {
+    for (field, is_sampled) in [
+        (("b3", "0"), false),
+        (("b3", "1"), true),
+        (("b3", "d"), true),
+        (("x-b3-sampled", "0"), false),
+        (("x-b3-sampled", "1"), true),
+        (("x-b3-flags", "1"), true),
+    ] {
+        // The settings decide the opposite.
+        let sample = if is_sampled { 0.0 } else { 1.0 };
+        let (context, continues) = begun(&settings(sample), &[field]);
+        assert_eq!((context.is_sampled(), continues), (is_sampled, false), "{field:?}");
+        let own = TracerSettings { accepts_parent: false, ..settings(sample) };
+        assert_eq!(begun(&own, &[field]).0.is_sampled(), !is_sampled, "{field:?}");
+        let w3c = TraceFields { w3c: true, ..TraceFields::default() };
+        let other = TracerSettings { fields: w3c, ..settings(sample) };
+        assert_eq!(begun(&other, &[field]).0.is_sampled(), !is_sampled, "{field:?}");
+    }
+    let both = [("traceparent", CLIENT), ("b3", "0")];
+    assert!(begun(&settings(0.0), &both).0.is_sampled());
+    assert!(begun(&settings(1.0), &[("b3", "x"), ("x-b3-sampled", "2")]).0.is_sampled());
+}
+
+#[test]
 fn failed_and_slow_requests_are_recorded_if_the_settings_say_so() {
     let recorded = |settings: TracerSettings, status, duration_us| {
         let tracer = tracer(settings.clone());
