@@ -78,6 +78,9 @@ impl fmt::Debug for Credentials {
 pub fn parse_endpoint(text: &str) -> Result<Url, String> {
     let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
     let rest = rest.strip_suffix('/').unwrap_or(rest);
+    if rest.contains('@') {
+        return Err("an endpoint of etcd has no user: set `user` and `password`".to_owned());
+    }
     if rest.contains(['/', '?', '#']) {
         return Err(format!("\"{text}\": an endpoint of etcd has no path"));
     }
@@ -107,6 +110,8 @@ mod tests {
         for text in ["", "a/b", "a?b", "ftp://a", "u@a", "a b", "a:99999"] {
             assert!(parse_endpoint(text).is_err(), "{text}");
         }
+        let why = parse_endpoint("u:secret@a/b").unwrap_err();
+        assert_eq!(why, "an endpoint of etcd has no user: set `user` and `password`");
     }
 
     #[test]

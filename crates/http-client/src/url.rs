@@ -43,7 +43,7 @@ impl Url {
             return Err("a user in a URL is not sent: set the authorization field".to_owned());
         }
         let parsed = Authority::parse(authority.as_bytes());
-        let parsed = parsed.ok_or_else(|| format!("\"{authority}\" is not a host"))?;
+        let parsed = parsed.ok_or_else(|| flaw(authority))?;
         let host = String::from_utf8_lossy(parsed.bare_host()).into_owned();
         let default = if is_secure { 443 } else { 80 };
         let port = parsed.port.unwrap_or(default);
@@ -53,6 +53,16 @@ impl Url {
             .map_err(|_| "the path of the URL is malformed".to_owned())?;
         let authority = if port == default { own } else { format!("{own}:{port}") };
         Ok(Url { is_secure, host, port, authority, target })
+    }
+}
+
+/// Why an authority is malformed.
+fn flaw(authority: &str) -> String {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if Authority::parse(host.as_bytes()).is_some() => {
+            format!("\"{port}\" is not a port")
+        }
+        _ => format!("\"{authority}\" is not a host"),
     }
 }
 
@@ -131,6 +141,14 @@ mod tests {
         for text in ["a", "/a", "ftp://a", "http://", "http://a b/", "http://a/\r\nx", "http://u@a"]
         {
             assert!(text.parse::<Url>().is_err(), "{text}");
+        }
+        for (text, why) in [
+            ("http://a:99999/x", "\"99999\" is not a port"),
+            ("http://[::1]:x", "\"x\" is not a port"),
+            ("http://[::1", "\"[::1\" is not a host"),
+            ("http://:80", "\":80\" is not a host"),
+        ] {
+            assert_eq!(text.parse::<Url>().unwrap_err(), why);
         }
     }
 }

@@ -100,6 +100,10 @@ impl FromStr for EtcdAddress {
             _ => return Err(format!("\"{text}\" is not etcd://HOST,…/PREFIX")),
         };
         let (members, path) = rest.split_once('/').unwrap_or((rest, ""));
+        if members.contains('@') {
+            let why = "a user in the address is not sent: use --etcd-user and --etcd-password-file";
+            return Err(why.to_owned());
+        }
         let members: Vec<String> = members.split(',').map(str::to_owned).collect();
         let path = path.trim_end_matches('/');
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte);
@@ -161,6 +165,13 @@ mod tests {
         }
         for text in ["a", "http://a", "etcd://", "etcd://a,,b", "etcd://a/x y", "etcd://u@a/x"] {
             assert!(text.parse::<EtcdAddress>().is_err(), "{text}");
+        }
+        for (text, why) in [
+            ("etcd://u:secret@a/x", "--etcd-user and --etcd-password-file"),
+            ("etcd://127.0.0.1:99999/x", "\"99999\" is not a port"),
+        ] {
+            let error = text.parse::<EtcdAddress>().unwrap_err();
+            assert!(error.contains(why) && !error.contains("secret"), "{error}");
         }
         assert!(!EtcdAddress::is_one("etcd.yaml"));
     }
