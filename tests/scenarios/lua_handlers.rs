@@ -176,6 +176,17 @@ fn a_turn_over_its_budget_is_ended_and_the_worker_lives() {
         if kind == 'coroutine' then
           while true do coroutine.wrap(function() while true do end end)() end
         end
+        local function loop() while true do end end
+        if kind == 'wrapped' then coroutine.wrap(loop)() end
+        if kind == 'resumed' then pcall(coroutine.resume, coroutine.create(loop)) end
+        if kind == 'nested' then
+          coroutine.wrap(function() coroutine.wrap(loop)() coroutine.yield() end)()
+        end
+        if kind == 'last' then
+          response:text('cut off')
+          return coroutine.wrap(loop)()
+        end
+        if kind == 'compared' then table.sort({ 3, 1, 2 }, loop) end
         if kind == 'sethook' then debug.sethook() end
         if kind == 'exit' then os.exit(1) end
         if kind == 'silly' then require('silly').exit(1) end
@@ -183,13 +194,15 @@ fn a_turn_over_its_budget_is_ended_and_the_worker_lives() {
       end";
     let config = config("lua: { file: x.lua, budget: 1M }", "");
     let server = Launch::new(&config).file("x.lua", script).start();
-    for kind in ["loop", "pcall", "sort", "coroutine", "sethook", "exit", "silly"] {
+    let kinds = ["loop", "pcall", "sort", "coroutine", "sethook", "exit", "silly"];
+    for kind in kinds.into_iter().chain(["wrapped", "resumed", "nested", "last", "compared"]) {
         let response = get(&server, &format!("/x?kind={kind}"));
         assert_eq!(response.status, 500, "{kind}");
         assert_eq!(get(&server, "/x").text(), "fine", "{kind}");
     }
     let line = server.wait_for_log("has used up its instructions");
     assert!(line.contains("x.lua:3"), "{line}");
+    assert_eq!(server.metrics().sum("tidegate_lua_errors_total", &[]), 12.0);
 }
 
 #[test]

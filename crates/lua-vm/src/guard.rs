@@ -5,9 +5,10 @@
 //! has found it long, or its VM has reached its limit of memory. The coroutines that a script makes
 //! itself, and what runs outside of turns, are always counted. Scripts cannot remove the hook.
 //! Promises that a coroutine over its budget yields and is never resumed (so no `pcall` keeps it
-//! alive), that the error is raised again where it cannot yield, and that the other coroutines
-//! continue. A VM that was not armed counts nothing. Time is not limited: the watchdog logs long
-//! turns.
+//! alive), that the error is raised again where it cannot yield, that a coroutine of a script which
+//! exceeds the budget ends the coroutine of the VM that runs it, and that the other coroutines of
+//! the VM continue. A VM that was not armed counts nothing. Time is not limited: the watchdog logs
+//! long turns.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -122,6 +123,12 @@ impl Guard {
         self.over.get().is_some()
     }
 
+    /// Has the coroutine of the VM that runs stopped; it is counted until then.
+    fn exceed(&self, over: ExceededLimit) {
+        self.over.set(Some(over));
+        self.counts.set(true);
+    }
+
     /// Takes the exceeded budget. The other coroutines of this turn start from zero, a limited
     /// number of times.
     pub(crate) fn take_exceeded(&self) -> &'static str {
@@ -145,6 +152,9 @@ impl Guard {
     }
 
     fn exceeded_limit(&self, meter: &Meter, state: LuaState) -> Option<ExceededLimit> {
+        if let Some(over) = self.over.get() {
+            return Some(over);
+        }
         self.spent.set(self.spent.get() + u64::from(HOOK_STEP));
         if self.spent.get() > self.budget.get() {
             return Some(ExceededLimit::Instructions);

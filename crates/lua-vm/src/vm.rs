@@ -296,7 +296,7 @@ impl Vm {
             }
         }
         match status {
-            ffi::LUA_YIELD if self.guard.is_over() => self.stop(index, thread),
+            _ if self.guard.is_over() => self.stop(index, thread),
             // SAFETY: what the script itself yielded is on top of the thread's stack.
             ffi::LUA_YIELD => unsafe { ffi::lua_settop(thread, -results - 1) },
             ffi::LUA_OK => self.returned(index, thread, results),

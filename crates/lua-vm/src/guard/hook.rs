@@ -167,7 +167,8 @@ unsafe extern "C-unwind" fn hook(state: LuaState, _: *mut ffi::lua_Debug) {
         }
         let (guard, meter) = (&(*vm).guard, &(*vm).meter);
         // Without signals the watchdog could not have a long turn counted.
-        let is_of_vm = cfg!(target_os = "linux") && std::ptr::eq(state, meter.running());
+        let running = meter.running();
+        let is_of_vm = cfg!(target_os = "linux") && std::ptr::eq(state, running);
         if is_of_vm && !guard.counts() && meter.used() < meter.limit() {
             ffi::lua_sethook(state, None, 0, 0);
             return;
@@ -182,10 +183,15 @@ unsafe extern "C-unwind" fn hook(state: LuaState, _: *mut ffi::lua_Debug) {
             return;
         };
         // The hook runs before each instruction from now on, so a `pcall` gets no further than the
-        // next.
+        // next; neither does the coroutine of the VM if this one is of a script.
         ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, 1);
+        if !running.is_null() {
+            guard.exceed(over);
+            ffi::lua_sethook(running, Some(hook), ffi::LUA_MASKCOUNT, 1);
+        }
+        // No error: a coroutine that one leaves from its hook would call no hook any more, not even
+        // while its `<close>` variables are closed.
         if ffi::lua_isyieldable(state) != 0 {
-            guard.over.set(Some(over));
             ffi::lua_yield(state, 0);
             return;
         }

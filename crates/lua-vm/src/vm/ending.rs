@@ -108,10 +108,11 @@ impl Vm {
         }
     }
 
-    /// Ends a coroutine that has exceeded a budget: it yielded from the hook and is never resumed.
+    /// Ends a coroutine that has exceeded a budget, whatever its last resume returned: most have
+    /// yielded from the hook. It is never resumed.
     pub(super) fn stop(&self, index: u32, thread: LuaState) {
         let why = self.guard.take_exceeded();
-        // SAFETY: the thread is suspended, and never continues with the stack it has.
+        // SAFETY: the thread does not run, and never continues with the stack it has.
         unsafe {
             ffi::lua_checkstack(thread, 2);
             stack::push(thread, why.as_bytes());
