@@ -52,6 +52,7 @@ mod log_secrets;
 mod lua;
 mod lua_compatibility;
 mod lua_coroutines;
+mod lua_endings;
 mod lua_errors;
 mod lua_examples;
 mod lua_handlers;

@@ -123,6 +123,11 @@ impl Guard {
         self.over.get().is_some()
     }
 
+    /// True if nothing but the end of the running coroutine should run.
+    pub(crate) fn is_exhausted(&self) -> bool {
+        self.is_over() || self.spent.get() > self.budget.get()
+    }
+
     /// Has the coroutine of the VM that runs stopped; it is counted until then.
     fn exceed(&self, over: ExceededLimit) {
         self.over.set(Some(over));

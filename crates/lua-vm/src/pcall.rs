@@ -60,7 +60,9 @@ unsafe extern "C-unwind" fn handle(state: LuaState) -> c_int {
     // SAFETY: one argument, one result; the upvalues are the VM and the script's handler.
     unsafe {
         ffi::lua_settop(state, 1);
-        if raw_function::vm(state).exit_code().is_some() {
+        let vm = raw_function::vm(state);
+        // Lua calls no hook while it handles an error of one: nothing would count the handler.
+        if vm.exit_code().is_some() || vm.guard.is_exhausted() {
             return 1;
         }
         make_plain(state);

@@ -262,8 +262,8 @@ impl TaskTable {
         }
     }
 
-    /// Removes a coroutine that was closed from outside. Its thread is not reused, because queues
-    /// of scripts may still hold it. Returns the anchor of the thread.
+    /// Removes a coroutine that has failed or was closed from outside. Its thread is not reused,
+    /// because queues of scripts may still hold it. Returns the anchor of the thread.
     pub(crate) fn give_up(&mut self, index: u32) -> c_int {
         let task = &mut self.slots[index as usize];
         task.generation = task.generation.wrapping_add(1);

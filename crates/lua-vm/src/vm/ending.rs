@@ -1,7 +1,9 @@
 //! Ends of coroutines: return, error, exceeded budget, cancellation.
 //!
-//! Promises that the observer is called once, that an error is logged with its traceback, and that
-//! the thread is empty and reusable afterwards.
+//! Promises that the observer is called once, that an error is logged with its traceback, that what
+//! runs while `<close>` variables are closed is counted, and that the thread is empty afterwards.
+//! The thread of a coroutine that has returned is reused, that of another is not: locks of a script
+//! may still have it as their holder.
 
 use std::ffi::c_int;
 
@@ -12,6 +14,7 @@ use telemetry::{ErrorRecord, event};
 
 use super::Vm;
 use crate::errors;
+use crate::guard;
 use crate::stack::{self, LuaState};
 use crate::tasks::{EndObserver, Task, TaskEnd, TaskError, TaskStatus};
 use crate::watchdog::LONG_TURN;
@@ -20,8 +23,7 @@ impl Vm {
     /// Ends a coroutine whose thread a script has closed with `coroutine.close`.
     pub(super) fn abandon(&self, index: u32, thread: LuaState) {
         event!(Level::Error, "task closed with coroutine.close, removed from the scheduler");
-        // SAFETY: the thread does not run.
-        unsafe { ffi::lua_closethread(thread, self.main) };
+        self.close_thread(thread);
         if let EndObserver::Call(call) = self.tasks(|tasks| tasks.take_observer(index)) {
             self.calls.ended(call, false);
         }
@@ -67,9 +69,7 @@ impl Vm {
             recorder.record(shown);
         }
         self.failures.set(self.failures.get() + 1);
-        // Closes what the coroutine left open (`local x <close>`); such a thread can be reused.
-        // SAFETY: the thread ended with an error and is not running.
-        unsafe { ffi::lua_closethread(thread, self.main) };
+        self.close_thread(thread);
         match self.tasks(|tasks| tasks.take_observer(index)) {
             EndObserver::Call(call) => self.calls.ended(call, false),
             EndObserver::Callback(ended) if self.exit.get().is_none() => {
@@ -85,7 +85,7 @@ impl Vm {
             }
             EndObserver::Callback(_) => {}
         }
-        self.retire(index);
+        self.give_up(index);
     }
 
     /// The parts of an error that its coroutine's request determines.
@@ -132,9 +132,36 @@ impl Vm {
         self.failed_tasks.forget(index);
         // There is nothing to wake; the timer must not stay until its deadline.
         self.timers.cancel_wake(timer, id);
-        // SAFETY: the thread is suspended.
-        unsafe { ffi::lua_closethread(thread, self.main) };
+        self.close_thread(thread);
         // A queue that still holds the thread must not wake another coroutine with it.
+        self.give_up(index);
+    }
+
+    /// Closes what a coroutine that does not run has left open (`local x <close>`), counted as the
+    /// turn is.
+    fn close_thread(&self, thread: LuaState) {
+        // A coroutine that closes another one is stopped for it: the VM still runs the first.
+        let is_outermost = self.meter.running().is_null();
+        if is_outermost {
+            self.meter.runs(Some(thread));
+        }
+        // SAFETY: the thread does not run, and is counted in a VM that was armed.
+        unsafe {
+            if self.guard.counts() || !is_outermost && self.guard.is_counted() {
+                guard::count(thread);
+            }
+            ffi::lua_closethread(thread, self.main);
+        }
+        if is_outermost {
+            self.meter.runs(None);
+            if self.guard.is_over() {
+                self.guard.take_exceeded();
+            }
+        }
+    }
+
+    /// Removes a coroutine and its thread, which is not reused.
+    fn give_up(&self, index: u32) {
         self.call_end_hook(index);
         let anchor = self.tasks.borrow_mut().give_up(index);
         // SAFETY: the anchor was made for this thread and is released once.

@@ -1,0 +1,42 @@
+//! Ends of Lua handlers that leave something to close, and of coroutines that a script closes.
+
+use scenarios::{HttpResponse, Launch, Tidegate};
+
+/// A server whose `/x` is this handler.
+fn handler(script: &str) -> Tidegate {
+    let config = r#"
+workers: 1
+listeners: { web: { bind: "127.0.0.1:0" } }
+admin: { bind: "127.0.0.1:0" }
+routes: [{ match: { path: "/x" }, handler: { lua: x.lua } }]
+"#;
+    Launch::new(config).file("x.lua", script).start()
+}
+
+fn get(server: &Tidegate, target: &str) -> HttpResponse {
+    server.exchange("web", format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n"))
+}
+
+#[test]
+fn what_runs_while_a_coroutine_ends_is_counted() {
+    let script = "local time = require 'tide.time'
+      local function loop() while true do end end
+      return function(request, response)
+        local kind = request.query.kind
+        if kind == 'handled' then table.sort({ 3, 1, 2 }, function() xpcall(loop, loop) end) end
+        if not kind then return response:text('fine') end
+        local guard <close> = setmetatable({}, { __close = loop })
+        if kind == 'gone' then time.sleep(60000) end
+        error('failed')
+      end";
+    let server = handler(script);
+    for kind in ["failed", "handled"] {
+        assert_eq!(get(&server, &format!("/x?kind={kind}")).status, 500, "{kind}");
+        assert_eq!(get(&server, "/x").text(), "fine", "{kind}");
+    }
+    let mut client = server.connect("web");
+    client.send("GET /x?kind=gone HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(get(&server, "/x").text(), "fine");
+    drop(client);
+    assert_eq!(get(&server, "/x").text(), "fine");
+}
