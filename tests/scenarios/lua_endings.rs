@@ -1,6 +1,6 @@
 //! Ends of Lua handlers that leave something to close, and of coroutines that a script closes.
 
-use scenarios::{HttpResponse, Launch, Tidegate};
+use scenarios::{HttpResponse, Launch, Tidegate, eventually};
 
 /// A server whose `/x` is this handler.
 fn handler(script: &str) -> Tidegate {
@@ -38,5 +38,38 @@ fn what_runs_while_a_coroutine_ends_is_counted() {
     client.send("GET /x?kind=gone HTTP/1.1\r\nhost: a\r\n\r\n");
     assert_eq!(get(&server, "/x").text(), "fine");
     drop(client);
+    // Of the comparison, and of what was closed in the two others.
+    let over = |line: &String| line.contains("has used up its instructions");
+    eventually("three turns are in the log", || {
+        server.log().iter().filter(|l| over(l)).count() == 3
+    });
     assert_eq!(get(&server, "/x").text(), "fine");
+}
+
+#[test]
+fn errors_while_a_coroutine_is_closed_are_logged() {
+    let script = "local time, task = require 'tide.time', require 'tide.task'
+      return function(request, response)
+        local kind = request.query.kind
+        local guard <close> = setmetatable({}, { __close = function(_, why)
+          if kind == 'waits' then time.sleep(1) end
+          if kind == 'forks' then return task.fork(function() time.sleep(1) error('forked') end) end
+          error(kind == 'again' and why or 'while closing ' .. kind, 0)
+        end })
+        if kind == 'gone' then time.sleep(60000) end
+        error('failed', 0)
+      end";
+    let server = handler(script);
+    for kind in ["fails", "waits", "forks", "again"] {
+        assert_eq!(get(&server, &format!("/x?kind={kind}")).status, 500, "{kind}");
+    }
+    let mut client = server.connect("web");
+    client.send("GET /x?kind=gone HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(get(&server, "/x?kind=again").status, 500);
+    drop(client);
+    for why in ["while closing fails", "only a task may sleep", "forked", "while closing gone"] {
+        server.wait_for_log(why);
+    }
+    let errors = || server.metrics().sum("tidegate_lua_errors_total", &[]);
+    eventually("nine errors are counted", || errors() == 9.0);
 }

@@ -312,17 +312,8 @@ impl Vm {
     /// The identity of the trace of the request that the running coroutine handles, if requests are
     /// traced.
     pub fn request_trace_id(&self) -> Option<String> {
-        self.trace_id_of_request(self.tasks(|tasks| tasks.current())?)
-    }
-
-    fn trace_id_of_request(&self, index: u32) -> Option<String> {
-        self.with_request(index, Request::trace_id)?
-    }
-
-    /// Calls `look` with the request that a coroutine handles, if it handles one. `look` must not
-    /// run Lua.
-    fn with_request<R>(&self, index: u32, look: impl FnOnce(&Request) -> R) -> Option<R> {
-        self.calls.with_request(self.tasks(|tasks| tasks.call(index))?, look)
+        let call = self.tasks(|tasks| tasks.current().and_then(|index| tasks.call(index)))?;
+        self.calls.with_request(call, Request::trace_id)?
     }
 
     /// Sets the trace id of the running coroutine.

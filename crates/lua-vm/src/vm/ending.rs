@@ -15,6 +15,7 @@ use telemetry::{ErrorRecord, event};
 use super::Vm;
 use crate::errors;
 use crate::guard;
+use crate::ids::CallId;
 use crate::stack::{self, LuaState};
 use crate::tasks::{EndObserver, Task, TaskEnd, TaskError, TaskStatus};
 use crate::watchdog::LONG_TURN;
@@ -23,7 +24,7 @@ impl Vm {
     /// Ends a coroutine whose thread a script has closed with `coroutine.close`.
     pub(super) fn abandon(&self, index: u32, thread: LuaState) {
         event!(Level::Error, "task closed with coroutine.close, removed from the scheduler");
-        self.close_thread(thread);
+        self.close_thread(self.tasks(|tasks| tasks.call(index)), thread);
         if let EndObserver::Call(call) = self.tasks(|tasks| tasks.take_observer(index)) {
             self.calls.ended(call, false);
         }
@@ -60,16 +61,9 @@ impl Vm {
         if self.exit.get().is_none() && self.keeps_failed(index, thread) {
             return;
         }
-        let report = || errors::report(self.main, thread, self.trace_id_of_request(index));
-        let error = self.exit.get().is_none().then(report);
-        if let (Some(recorder), Some(error)) = (self.error_recorder.get(), &error) {
-            let TaskError { message, traceback } = error.clone();
-            let file = errors::file_of(thread);
-            let shown = ErrorRecord { file, message, traceback, ..self.error_of_request(index) };
-            recorder.record(shown);
-        }
-        self.failures.set(self.failures.get() + 1);
-        self.close_thread(thread);
+        let call = self.tasks(|tasks| tasks.call(index));
+        let error = self.report(call, thread);
+        self.close_thread(call, thread);
         match self.tasks(|tasks| tasks.take_observer(index)) {
             EndObserver::Call(call) => self.calls.ended(call, false),
             EndObserver::Callback(ended) if self.exit.get().is_none() => {
@@ -88,21 +82,38 @@ impl Vm {
         self.give_up(index);
     }
 
-    /// The parts of an error that its coroutine's request determines.
-    fn error_of_request(&self, index: u32) -> ErrorRecord {
+    /// Logs, records and counts the error on top of a thread's stack, unless the program exits.
+    fn report(&self, call: Option<CallId>, thread: LuaState) -> Option<TaskError> {
+        self.failures.set(self.failures.get() + 1);
+        if self.exit.get().is_some() {
+            return None;
+        }
+        let trace = call.and_then(|call| self.calls.with_request(call, Request::trace_id));
+        let error = errors::report(self.main, thread, trace.flatten());
+        if let Some(recorder) = self.error_recorder.get() {
+            let TaskError { message, traceback } = error.clone();
+            let file = errors::file_of(thread);
+            let shown = ErrorRecord { file, message, traceback, ..self.error_of_request(call) };
+            recorder.record(shown);
+        }
+        Some(error)
+    }
+
+    /// The parts of an error that the request of its coroutine determines.
+    fn error_of_request(&self, call: Option<CallId>) -> ErrorRecord {
         let of_request = |request: &Request| ErrorRecord {
             route: request.route.as_ref().map(|route| route.name.to_string()),
             trace_id: request.trace_id(),
             ..ErrorRecord::default()
         };
-        self.with_request(index, of_request).unwrap_or_default()
+        call.and_then(|call| self.calls.with_request(call, of_request)).unwrap_or_default()
     }
 
     /// Records the stack of a turn that has been running for long.
     pub(crate) fn record_long_turn(&self, traceback: String) {
         if let Some(recorder) = self.error_recorder.get() {
-            let running = self.tasks(|tasks| tasks.current());
-            let error = running.map(|index| self.error_of_request(index)).unwrap_or_default();
+            let call = self.tasks(|tasks| tasks.current().and_then(|index| tasks.call(index)));
+            let error = self.error_of_request(call);
             let message = LONG_TURN.to_owned();
             recorder.note(ErrorRecord { message, traceback, ..error });
         }
@@ -123,34 +134,53 @@ impl Vm {
     /// Cancels a coroutine that waits: its `<close>` variables are closed, what it waits for wakes
     /// nothing, and its observer is not called.
     pub(crate) fn cancel(&self, index: u32) {
-        let (thread, observer, timer, id) = {
+        let (thread, call, observer, timer, id) = {
             let mut tasks = self.tasks.borrow_mut();
             let Task { status: TaskStatus::Wait, thread, .. } = *tasks.get(index) else { return };
-            (thread, tasks.take_observer(index), tasks.timer_of(index), tasks.id(index))
+            let (call, timer) = (tasks.call(index), tasks.timer_of(index));
+            (thread, call, tasks.take_observer(index), timer, tasks.id(index))
         };
         drop(observer);
         self.failed_tasks.forget(index);
         // There is nothing to wake; the timer must not stay until its deadline.
         self.timers.cancel_wake(timer, id);
-        self.close_thread(thread);
+        self.close_thread(call, thread);
         // A queue that still holds the thread must not wake another coroutine with it.
         self.give_up(index);
     }
 
     /// Closes what a coroutine that does not run has left open (`local x <close>`), counted as the
-    /// turn is.
-    fn close_thread(&self, thread: LuaState) {
+    /// turn is. An error of that is reported, unless it is the one that the coroutine failed with.
+    fn close_thread(&self, call: Option<CallId>, thread: LuaState) {
         // A coroutine that closes another one is stopped for it: the VM still runs the first.
         let is_outermost = self.meter.running().is_null();
         if is_outermost {
             self.meter.runs(Some(thread));
         }
-        // SAFETY: the thread does not run, and is counted in a VM that was armed.
+        // SAFETY: the thread does not run, and is counted in a VM that was armed. A copy of its
+        // error is on the main stack until the end, where that of closing comes for a comparison.
         unsafe {
             if self.guard.counts() || !is_outermost && self.guard.is_counted() {
                 guard::count(thread);
             }
-            ffi::lua_closethread(thread, self.main);
+            let top = ffi::lua_gettop(self.main);
+            ffi::lua_checkstack(self.main, 3);
+            if ffi::lua_status(thread) > ffi::LUA_YIELD {
+                ffi::lua_xmove(thread, self.main, 1);
+                ffi::lua_pushvalue(self.main, -1);
+                ffi::lua_xmove(self.main, thread, 1);
+            } else {
+                ffi::lua_pushnil(self.main);
+            }
+            if ffi::lua_closethread(thread, self.main) != ffi::LUA_OK {
+                ffi::lua_xmove(thread, self.main, 1);
+                let is_known = ffi::lua_rawequal(self.main, -1, -2) != 0;
+                ffi::lua_xmove(self.main, thread, 1);
+                if !is_known {
+                    self.report(call, thread);
+                }
+            }
+            ffi::lua_settop(self.main, top);
         }
         if is_outermost {
             self.meter.runs(None);
