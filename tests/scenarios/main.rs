@@ -54,6 +54,7 @@ mod lua_compatibility;
 mod lua_coroutines;
 mod lua_endings;
 mod lua_errors;
+mod lua_filters;
 mod lua_examples;
 mod lua_handlers;
 mod lua_http;

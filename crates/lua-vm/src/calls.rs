@@ -11,6 +11,7 @@ mod handle;
 mod headers;
 mod object;
 mod object_kind;
+mod own_fields;
 mod progress;
 mod request;
 mod request_state;

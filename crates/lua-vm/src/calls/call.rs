@@ -18,6 +18,7 @@ use wire::Known;
 
 use super::body_read::BodyRead;
 use super::object_kind::Metatables;
+use super::own_fields::OwnFields;
 use super::response_stream::ResponseStream;
 use crate::ids::{CallId, TaskId};
 use crate::limits::{KEPT_TEXT_BYTES, SPARE_CALLS};
@@ -31,8 +32,13 @@ pub(crate) struct Call {
     pub(super) request: *mut Request,
     pub(super) owned: Option<Box<Request>>,
     pub(super) response: Response,
+    /// True if the response was given to the script with its fields: it is that of a filter.
+    is_given: bool,
+    pub(super) own: OwnFields,
     /// The content that was written and not streamed.
     pub(super) text: Vec<u8>,
+    /// True once the script has made content, be it none.
+    pub(super) replaced: bool,
     /// True once the script has set anything of the response.
     pub(super) answered: bool,
     /// True once the script has finished the response.
@@ -73,6 +79,7 @@ impl CallTable {
         let mut call = spare.unwrap_or_else(|| Box::new(Call::spare()));
         call.serial = serial;
         call.request = request;
+        call.is_given = !response.headers.is_empty();
         call.response = response;
         let place = NonNull::from(&mut *call);
         let index = self.slots.borrow_mut().insert(call) as u32;
@@ -138,7 +145,10 @@ impl Call {
             request: std::ptr::null_mut(),
             owned: None,
             response: Response::default(),
+            is_given: false,
+            own: OwnFields::default(),
             text: Vec::new(),
+            replaced: false,
             answered: false,
             finished: false,
             ended: None,
@@ -156,6 +166,7 @@ impl Call {
         self.request = std::ptr::null_mut();
         self.owned = None;
         self.response = Response::default();
+        (self.own, self.replaced) = (OwnFields::default(), false);
         self.text.clear();
         self.text.shrink_to(KEPT_TEXT_BYTES);
         (self.answered, self.finished, self.ended, self.detached) = (false, false, None, false);
@@ -190,10 +201,25 @@ impl Call {
         self.waker = Some(waker.clone());
     }
 
+    /// Removes what describes the content of a response that was given, and not that of the script.
+    pub(super) fn remove_description(&mut self) {
+        if !self.is_given {
+            return;
+        }
+        self.own.remove_others(&mut self.response.headers);
+        if self.response.status == 206 && !self.own.has_status() {
+            (self.response.status, self.response.reason) = (200, None);
+        }
+    }
+
     /// Takes the response as it is.
     pub(super) fn reply(&mut self) -> Result<Response, Fault> {
         if let (Some(fault), false) = (self.fault.take(), self.answered) {
             return Err(fault);
+        }
+        if self.replaced {
+            self.remove_description();
+            self.response.body = Body::Empty;
         }
         let mut response = std::mem::take(&mut self.response);
         if !self.text.is_empty() {

@@ -111,7 +111,11 @@ pub(super) unsafe fn put(
         if matches!(field, Name::Other(_)) && !wire::token::is_token(text) {
             stack::raise(state, "bad header name");
         }
-        match ffi::lua_type(state, value) {
+        let kind_of_value = ffi::lua_type(state, value);
+        if kind == RESPONSE_HEADERS {
+            (*call).own.set_field(field, kind_of_value != ffi::LUA_TNIL);
+        }
+        match kind_of_value {
             ffi::LUA_TNIL => {
                 of(&mut *call, kind).remove(field);
             }

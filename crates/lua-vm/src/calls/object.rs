@@ -7,6 +7,7 @@ use std::ffi::c_int;
 
 use message::{Request, Response};
 use mlua::{AnyUserData, Error, Function, Lua, Result, ffi};
+use wire::Known;
 
 use super::call::Call;
 use super::object_kind::{BODY, ObjectKind, REQUEST, RESPONSE};
@@ -154,6 +155,10 @@ pub fn set_response(
         return Err(Error::runtime("the response is being streamed"));
     }
     let mut response = make().map_err(Error::runtime)?;
+    call.remove_description();
+    if !call.own.has_content_type() {
+        call.response.headers.remove(Known::ContentType);
+    }
     for field in call.response.headers.iter() {
         response.headers.remove(field.name);
     }
@@ -162,6 +167,7 @@ pub fn set_response(
     }
     call.response = response;
     call.text.clear();
+    call.replaced = false;
     call.answered = true;
     call.finished = true;
     call.wake();

@@ -87,6 +87,7 @@ unsafe extern "C-unwind" fn set(state: LuaState) -> c_int {
             b"headers" => {
                 ffi::luaL_checktype(state, 3, ffi::LUA_TTABLE);
                 (*call).response.headers = Headers::new();
+                (*call).own.clear_fields();
                 (*call).answered = true;
                 ffi::lua_pushnil(state);
                 while ffi::lua_next(state, 3) != 0 {
@@ -114,6 +115,7 @@ unsafe fn set_status(state: LuaState, call: *mut Call, place: c_int) {
         }
         (*call).response.status = status as u16;
         (*call).response.reason = None;
+        (*call).own.set_status();
         (*call).answered = true;
     }
 }
@@ -139,7 +141,7 @@ unsafe extern "C-unwind" fn write(state: LuaState) -> c_int {
     unsafe {
         let call = unfinished_call(state);
         let text = stack::check_bytes(state, 2);
-        (*call).answered = true;
+        ((*call).answered, (*call).replaced) = (true, true);
         let Some(outlet) = &(*call).outlet else {
             if (*call).text.len() + text.len() > RESPONSE_BYTES {
                 stack::raise(state, TOO_LONG);
@@ -172,6 +174,7 @@ unsafe extern "C-unwind" fn finish(state: LuaState) -> c_int {
         let call = unfinished_call(state);
         if ffi::lua_type(state, 2) > ffi::LUA_TNIL {
             let text = stack::check_bytes(state, 2);
+            (*call).replaced = true;
             match &(*call).outlet {
                 None => (*call).text.extend_from_slice(text),
                 Some(outlet) => {
@@ -209,7 +212,7 @@ unsafe extern "C-unwind" fn stream(state: LuaState) -> c_int {
                 (*call).text.clear();
             }
             (*call).outlet = Some(outlet);
-            (*call).answered = true;
+            ((*call).answered, (*call).replaced) = (true, true);
             (*call).wake();
         }
         ffi::lua_settop(state, 1);
@@ -230,10 +233,10 @@ unsafe fn set_content(state: LuaState, call: *mut Call, content: c_int, content_
         }
         (*call).text.clear();
         (*call).text.extend_from_slice(text);
-        if !(*call).response.headers.contains(Known::ContentType) {
-            (*call).response.headers.append(Known::ContentType, content_type);
+        if !(*call).own.has_content_type() {
+            (*call).response.headers.set(Known::ContentType, content_type);
         }
-        (*call).answered = true;
+        ((*call).answered, (*call).replaced) = (true, true);
         (*call).finished = true;
         (*call).wake();
     }
