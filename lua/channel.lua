@@ -21,46 +21,60 @@ return function()
     if task.status(place.task) == "WAIT" then task.wakeup(place.task) end
   end
 
+  local function let_push(self)
+    local pusher = table.remove(self.pushers, 1)
+    if pusher then wake(pusher) end
+  end
+
+  --- Gives a value to the task that waits for one; false if there is none.
+  local function hand_over(self, value)
+    local waiter = self.waiter
+    if not waiter then return false end
+    self.waiter, waiter.value = nil, value
+    wake(waiter)
+    return true
+  end
+
   -- A task that waits to push.
   local Pusher = {}
   function Pusher.__close(place)
-    if place.over then return end
-    for at, other in ipairs(place.pushers) do
-      if other == place then table.remove(place.pushers, at) break end
+    if place.resumed then return end
+    local channel = place.channel
+    -- The space that it was woken for is the next one's.
+    if place.over then return let_push(channel) end
+    for at, other in ipairs(channel.pushers) do
+      if other == place then table.remove(channel.pushers, at) break end
     end
   end
 
   -- The task that waits for a value.
   local Popper = {}
   function Popper.__close(place)
+    local channel = place.channel
     if place.session then time.cancel(place.session) end
-    if place.channel.waiter == place then place.channel.waiter = nil end
+    if channel.waiter == place then channel.waiter = nil end
+    -- What it was handed before it could run stays the first value.
+    if place.value and not place.taken and not hand_over(channel, place.value) then
+      channel.first = channel.first - 1
+      channel[channel.first] = place.value
+    end
   end
 
   --- `push(value)` → ok, err: nil and false cannot be pushed.
   function Channel:push(value)
     if not value then return false, "cannot push nil or false" end
     while self.capacity and not self.closed and self.last - self.first + 1 >= self.capacity do
-      local place <close> = setmetatable({ task = task.running(), pushers = self.pushers }, Pusher)
+      local place <close> = setmetatable({ task = task.running(), channel = self }, Pusher)
       table.insert(self.pushers, place)
       while not place.over do task.wait() end
+      place.resumed = true
     end
     if self.closed then return false, self.reason end
-    local waiter = self.waiter
-    if waiter then
-      self.waiter = nil
-      waiter.value = value
-      wake(waiter)
-    else
+    if not hand_over(self, value) then
       self.last = self.last + 1
       self[self.last] = value
     end
     return true
-  end
-
-  local function let_push(self)
-    local pusher = table.remove(self.pushers, 1)
-    if pusher then wake(pusher) end
   end
 
   --- `pop([ms])` → value, or nil and the reason: closed, timed out, or another task waits already.
@@ -82,6 +96,7 @@ return function()
       wake(place)
     end)
     while not place.over do task.wait() end
+    place.taken = true
     if place.value == nil then return nil, place.why end
     return place.value
   end

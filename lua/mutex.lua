@@ -10,11 +10,11 @@ return function()
   Held.__index = Held
 
   --- Passes the lock to the first task that still waits.
-  local function pass_on(mutex, key)
-    local lock = mutex[key]
+  local function pass_on(locks, key)
+    local lock = locks[key]
     local heir = table.remove(lock.waiting, 1)
     if not heir then
-      mutex[key] = nil
+      locks[key] = nil
       return
     end
     lock.owner, lock.depth, heir.granted = heir.task, 1, true
@@ -23,12 +23,12 @@ return function()
 
   --- `unlock()`: once for each `lock`; a further call does nothing.
   function Held:unlock()
-    local mutex, key = self.mutex, self.key
-    if not mutex then return end
-    self.mutex = nil
-    local lock = mutex[key]
+    local locks, key = self.locks, self.key
+    if not locks then return end
+    self.locks = nil
+    local lock = locks[key]
     lock.depth = lock.depth - 1
-    if lock.depth == 0 then pass_on(mutex, key) end
+    if lock.depth == 0 then pass_on(locks, key) end
   end
 
   Held.__close = Held.unlock
@@ -36,33 +36,37 @@ return function()
   -- An entry of the queue.
   local Place = {}
   function Place.__close(place)
-    if place.granted then return end
-    for at, other in ipairs(place.waiting) do
-      if other == place then table.remove(place.waiting, at) break end
+    if place.taken then return end
+    -- A lock that was granted before the task could run belongs to the next one.
+    if place.granted then return pass_on(place.locks, place.key) end
+    local waiting = place.locks[place.key].waiting
+    for at, other in ipairs(waiting) do
+      if other == place then table.remove(waiting, at) break end
     end
   end
 
   --- `lock(key)`: waits until no other task holds the key; the same task may lock it again.
   function Mutex:lock(key)
-    local me = task.running()
-    -- A holder that was closed without `unlock` does not hold the lock any more.
-    if self[key] and not task.status(self[key].owner) then pass_on(self, key) end
-    local lock = self[key]
+    local me, locks = task.running(), self.locks
+    -- A holder that failed or was closed without `unlock` does not hold the lock any more.
+    if locks[key] and not task.status(locks[key].owner) then pass_on(locks, key) end
+    local lock = locks[key]
     if not lock then
-      self[key] = { owner = me, depth = 1, waiting = {} }
+      locks[key] = { owner = me, depth = 1, waiting = {} }
     elseif lock.owner == me then
       lock.depth = lock.depth + 1
     else
-      local place <close> = setmetatable({ task = me, waiting = lock.waiting }, Place)
+      local place <close> = setmetatable({ task = me, locks = locks, key = key }, Place)
       table.insert(lock.waiting, place)
       while not place.granted do task.wait() end
+      place.taken = true
     end
-    return setmetatable({ mutex = self, key = key }, Held)
+    return setmetatable({ locks = locks, key = key }, Held)
   end
 
   --- `new()` → mutex
   function Mutex.new()
-    return setmetatable({}, Mutex)
+    return setmetatable({ locks = {} }, Mutex)
   end
 
   return Mutex

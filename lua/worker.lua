@@ -20,22 +20,31 @@ return function(worker)
     return channel
   end
 
-  -- A task that waits, until it has a message, its time is up, or it is closed.
-  local Waiter = {}
-  function Waiter.__close(waiter)
-    if waiter.session then time.cancel(waiter.session) end
-    if waiter.over then return end
-    for at, other in ipairs(waiter.waiting) do
-      if other == waiter then table.remove(waiter.waiting, at) break end
+  local function leave(waiter)
+    local waiting = waiter.channel.waiting
+    for at, other in ipairs(waiting) do
+      if other == waiter then table.remove(waiting, at) break end
     end
   end
 
   local function settle(waiter, letter)
-    for at, other in ipairs(waiter.waiting) do
-      if other == waiter then table.remove(waiter.waiting, at) break end
-    end
+    leave(waiter)
     waiter.over, waiter.letter = true, letter
     if task.status(waiter.task) == "WAIT" then task.wakeup(waiter.task) end
+  end
+
+  -- A task that waits, until it has a message, its time is up, or it is closed.
+  local Waiter = {}
+  function Waiter.__close(waiter)
+    if waiter.session then time.cancel(waiter.session) end
+    leave(waiter)
+    if not waiter.letter or waiter.taken then return end
+    -- A message that it got before it could run is the next one's, or the first that is taken.
+    local channel = waiter.channel
+    local heir = channel.waiting[1]
+    if heir then return settle(heir, waiter.letter) end
+    channel.first = channel.first - 1
+    channel.values[channel.first] = waiter.letter
   end
 
   --- `send(to, channel, value)` → ok, err: to the VM with that id (1 to `worker.count`).
@@ -66,13 +75,14 @@ return function(worker)
       channel.first = channel.first + 1
       return letter[1], letter[2]
     end
-    local waiter <close> = setmetatable({ task = task.running(), waiting = channel.waiting }, Waiter)
+    local waiter <close> = setmetatable({ task = task.running(), channel = channel }, Waiter)
     table.insert(channel.waiting, waiter)
     waiter.session = ms and time.after(ms, function()
       waiter.session = nil
       settle(waiter)
     end)
     while not waiter.over do task.wait() end
+    waiter.taken = true
     local letter = waiter.letter
     if not letter then return nil, "timeout" end
     return letter[1], letter[2]

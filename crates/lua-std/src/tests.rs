@@ -5,6 +5,7 @@ mod console;
 mod debug_adapter;
 mod debugger;
 mod dom;
+mod handed_over;
 mod scheduling;
 mod scripts;
 mod streams;

@@ -74,7 +74,7 @@ fn a_mutex_is_reentrant_and_fair() {
         held:unlock()
         held:unlock()
         group:wait()
-        say(next(mutex))
+        say(next(mutex.locks))
     "#;
     assert_eq!(program(text), ["holding", "1", "2", "nil"]);
 }
