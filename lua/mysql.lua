@@ -179,7 +179,12 @@ return function(raw)
     if given ~= statement.parameters then
       error(("require param_count: %d get arg_num: %d"):format(statement.parameters, given), 2)
     end
-    return exchange(self, self.session:execute(statement.id, ...))
+    local result, more
+    result, err, more = exchange(self, self.session:execute(statement.id, ...))
+    -- A transaction that a text such as `start transaction` has opened is rolled back by `close` too.
+    if self.session:in_transaction() then self.transaction = true end
+    self.is_altered = not self.session:autocommits()
+    return result, err, more
   end
 
   sql.methods(Connection, function(conn, text)

@@ -1,7 +1,8 @@
 -- Pools of connections to a database: what `store.mysql` and `store.postgres` have in common.
 --
 -- A connection executes one statement at a time. A connection whose response was not read to its
--- end (time-out, lost connection, ended coroutine) is closed, and no statement is sent twice.
+-- end (time-out, lost connection, ended coroutine) is closed, as is one that `is_altered` for its next
+-- user, and no statement is sent twice.
 --
 -- Called with the name of the module, which begins its errors. Returns `checked`, `failure`, the
 -- parts of a connection (`fail`, `usable`, `exchange`, `respond`, `methods`) and `new`.
@@ -164,7 +165,7 @@ return function(name)
       end
       self.pool, self.transaction = nil, nil
       local limit = self.options.max_idle_conns
-      if self.broken or self.busy or limit and pool:stat().idle >= limit then
+      if self.broken or self.busy or self.is_altered or limit and pool:stat().idle >= limit then
         pool:drop(self)
       else
         pool:give(self)

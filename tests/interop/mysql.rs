@@ -196,6 +196,14 @@ tx:close()
 fails(tx:query "select 1")
 same(balance(nil, 1), 90)
 same(db:stat().opened, 2)
+-- A transaction that a text has opened is not the next statement's, whose writes would be lost.
+for _, text in ipairs{ "start transaction", "begin", "set autocommit = 0" } do
+  local one <close> = open { max_open_conns = 1 }
+  check(one:query(text))
+  check(one:query "update accounts set balance = balance - 1 where id = 1")
+end
+same(balance(nil, 1), 87)
+check(db:query "update accounts set balance = 90 where id = 1")
 -- A duplicate key ends neither the connection nor the transaction.
 tx = check(db:begin())
 same(fails(tx:query "insert into accounts values (1, 1)").errno, 1062)

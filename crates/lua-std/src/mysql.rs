@@ -8,8 +8,8 @@ use mlua::{
     Value, Variadic,
 };
 use wire::mysql::{
-    self, Column, ErrPacket, Fault, Greeting, Login, LoginReply, MORE_RESULTS, OkPacket, Packets,
-    Parameter, Prepared, Row, capabilities,
+    self, AUTOCOMMIT, Column, ErrPacket, Fault, Greeting, IN_TRANSACTION, Login, LoginReply,
+    MORE_RESULTS, OkPacket, Packets, Parameter, Prepared, Row, capabilities,
 };
 
 use crate::sql_pool;
@@ -25,6 +25,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
             expected: Expected::Greeting,
             greeting: None,
             no_eof: false,
+            status: AUTOCOMMIT,
             results: Vec::new(),
             current: ResultSet::default(),
         })
@@ -74,6 +75,8 @@ struct Session {
     greeting: Option<Greeting>,
     /// True if results end with an OK packet.
     no_eof: bool,
+    /// The server's status after the last command.
+    status: u16,
     /// The complete results of the response.
     results: Vec<Table>,
     current: ResultSet,
@@ -174,7 +177,9 @@ impl Session {
                 failed(lua, &ErrPacket::parse(packet)?)
             }
             Expected::Ok => {
-                let table = ok_table(lua, &ok(packet)?)?;
+                let ok = ok(packet)?;
+                self.status = ok.status;
+                let table = ok_table(lua, &ok)?;
                 done(lua, table)
             }
             Expected::Prepared => self.prepared(lua, Prepared::parse(packet)?),
@@ -277,6 +282,7 @@ impl Session {
     /// Ends a result; the response is over unless another one follows.
     fn complete(&mut self, lua: &Lua, result: Table, status: u16) -> Step<Event> {
         self.results.push(result);
+        self.status = status;
         if status & MORE_RESULTS != 0 {
             self.expected = Expected::Result;
             return Ok(Event::Continue);
@@ -343,6 +349,11 @@ impl UserData for Session {
             Ok(())
         });
         methods.add_method_mut("next", |lua, session, ()| session.next(lua));
+        // Of the last complete response that was no error.
+        methods.add_method("in_transaction", |_, session, ()| {
+            Ok(session.status & IN_TRANSACTION != 0)
+        });
+        methods.add_method("autocommits", |_, session, ()| Ok(session.status & AUTOCOMMIT != 0));
         methods.add_method_mut("login", |lua, session, (options, begin): (Table, bool)| {
             session.login(lua, &options, begin)
         });

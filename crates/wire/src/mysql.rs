@@ -11,7 +11,10 @@ mod row;
 
 pub use login::{Greeting, Login, LoginReply, capabilities};
 pub use packets::{Packets, frame};
-pub use response::{Column, ErrPacket, MORE_RESULTS, OkPacket, Prepared, column_count, is_end};
+pub use response::{
+    AUTOCOMMIT, Column, ErrPacket, IN_TRANSACTION, MORE_RESULTS, OkPacket, Prepared, column_count,
+    is_end,
+};
 pub use row::{Parameter, Row, Value, execute};
 
 /// Why the bytes of a server cannot be used; the connection is then of no more use.

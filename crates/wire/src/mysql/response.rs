@@ -3,6 +3,10 @@
 use super::Fault;
 use super::cursor::Cursor;
 
+/// The flag of `OkPacket::status` within a transaction.
+pub const IN_TRANSACTION: u16 = 1;
+/// The flag of `OkPacket::status` if each statement is a transaction of its own.
+pub const AUTOCOMMIT: u16 = 2;
 /// The flag of `OkPacket::status` if another result follows.
 pub const MORE_RESULTS: u16 = 8;
 /// An OK packet that ends a result set is shorter than the longest frame: a longer packet that
