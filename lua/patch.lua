@@ -30,7 +30,7 @@ return function()
     if type(value) == "table" then
       if seen[value] then return seen[value] end
       seen[value] = tree
-      tree.fields = {}
+      tree.table, tree.fields = value, {}
       for key, field in pairs(value) do
         if type(field) == "function" then tree.fields[key] = collect(field, {}, seen) end
       end
@@ -47,7 +47,26 @@ return function()
     return collect(value, {}, {})
   end
 
-  local function join(new, old, path, absent, seen)
+  local join
+
+  --- Of two tables in a local variable the old one stays, as its other fields are state: a class gets
+  --- its new methods. `owner` is a function of the old file.
+  local function join_table(new, old, owner, path, absent, seen)
+    if not (new and new.fields and old and old.fields) then return end
+    if new.table == old.table or seen[new] then return end
+    join(new, old, path, absent, seen)
+    local source = debug.getinfo(owner, "S").source
+    for key, field in pairs(new.fields) do
+      local former = old.table[key]
+      -- A function of another file was put there by the running program.
+      if former == nil
+        or type(former) == "function" and debug.getinfo(former, "S").source == source then
+        old.table[key] = field.fn
+      end
+    end
+  end
+
+  function join(new, old, path, absent, seen)
     if seen[new] then return end
     seen[new] = true
     for name, field in pairs(new.fields or {}) do
@@ -65,6 +84,7 @@ return function()
         join(entry.tree, other.tree, at, absent, seen)
       else
         debug.upvaluejoin(new.fn, entry.index, old.fn, other.index)
+        join_table(entry.tree, other.tree, old.fn, at, absent, seen)
       end
     end
   end

@@ -89,6 +89,50 @@ fn patches_join_with_two_and_four_arguments() {
 }
 
 #[test]
+fn patches_replace_the_methods_of_a_class() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("shop.lua");
+    let text = format!(
+        r#"
+        package.path = "{}/?.lua;" .. package.path
+        local function write(version, more)
+            local out <close> = assert(io.open("{}", "w"))
+            out:write([[
+                local made = 0
+                local Cart = {{ limit = ]] .. version .. [[, log = function() return "own" end }}
+                Cart.__index = Cart
+                function Cart:total() return made, "version ]] .. version .. [[" end ]] .. more .. [[
+                local M = {{}}
+                function M.new() made = made + 1 return setmetatable({{}}, Cart) end
+                function M.set_log(log) Cart.log = log end
+                return M ]])
+        end
+        write(1, "")
+        local patch, shop = require "silly.patch", require "shop"
+        local cart = shop.new()
+        shop.set_log(function() return "of the program" end)
+        say(cart:total())
+        write(2, "function Cart:empty() return 'empty' end")
+        local _, absent = patch.reload("shop")
+        say(#absent, absent[1]:match("%.Cart%.empty$"))
+        say(cart:total())
+        say(cart:empty(), cart.log(), cart.limit, getmetatable(cart) == getmetatable(shop.new()))
+        say(shop.new():total())
+        "#,
+        folder.path().display(),
+        file.display()
+    );
+    let expected = [
+        "1 version 1",
+        "1 .Cart.empty",
+        "1 version 2",
+        "empty of the program 1 true",
+        "3 version 2",
+    ];
+    assert_eq!(program(&text), expected);
+}
+
+#[test]
 fn sockets_by_number_call_back() {
     let text = r#"
         local net, errno = require "silly.net", require "silly.errno"
