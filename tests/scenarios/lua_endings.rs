@@ -73,3 +73,19 @@ fn errors_while_a_coroutine_is_closed_are_logged() {
     let errors = || server.metrics().sum("tidegate_lua_errors_total", &[]);
     eventually("nine errors are counted", || errors() == 9.0);
 }
+
+#[test]
+fn a_request_whose_handler_is_closed_by_another_gets_a_response() {
+    let script = "local task, waiting = require 'tide.task', nil
+      return function(request, response)
+        if request.query.close then return response:text(tostring(coroutine.close(waiting))) end
+        waiting = task.running()
+        task.wait()
+      end";
+    let server = handler(script);
+    let mut client = server.connect("web");
+    client.send("GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(get(&server, "/x?close").text(), "true");
+    assert_eq!(client.read_response().status, 500);
+    server.wait_for_log("task closed with coroutine.close");
+}

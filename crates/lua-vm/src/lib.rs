@@ -18,6 +18,7 @@ mod block_heap;
 mod blocks;
 mod c_api;
 pub mod calls;
+mod coroutine_close;
 mod drive;
 pub mod errno;
 mod error_recorder;

@@ -409,6 +409,14 @@ impl Vm {
         tasks.running_on(state).map(|index| tasks.id(index))
     }
 
+    /// The coroutine of a thread, or of null, if it waits.
+    pub(crate) fn waiting_task(&self, thread: LuaState) -> Option<TaskId> {
+        self.tasks(|tasks| {
+            let index = if thread.is_null() { None } else { tasks.of_thread(thread) }?;
+            (tasks.get(index).status == TaskStatus::Wait).then(|| tasks.id(index))
+        })
+    }
+
     /// Wakes a coroutine that waits, with values that `push` leaves on its stack.
     pub(crate) fn wake_with(&self, id: TaskId, push: impl FnOnce(LuaState) -> c_int) -> bool {
         let waiting = {

@@ -1,4 +1,5 @@
-//! What a coroutine was handed when it is closed before it runs: locks, values, messages.
+//! What a coroutine was handed when it is closed before it runs (locks, values, messages), and what
+//! it leaves that is closed while it waits.
 
 use crate::testing::timed_output;
 
@@ -115,5 +116,63 @@ fn the_lock_of_a_failed_task_is_free_and_any_key_is_one() {
         end
     "#;
     let expected = ["true", "lock", "new", "locks", "__index", "1", "false"];
+    assert_eq!(handed_over(program), expected);
+}
+
+#[test]
+fn a_task_that_is_closed_while_it_waits_leaves_nothing() {
+    let program = r#"
+        local tcp = require "silly.net.tcp"
+        local function tasks()
+            local count = 0
+            for _ in pairs(task.inspect()) do count = count + 1 end
+            return count
+        end
+        local served
+        local function serve(conn) served = conn task.wait() end
+        local listener = assert(tcp.listen("127.0.0.1:0", serve))
+        local client = assert(tcp.connect(listener.addr))
+        time.sleep(1)
+        local before = tasks()
+        local closed = {}
+        local function close(wait)
+            local thread = task.fork(function()
+                local guard <close> = setmetatable({}, { __close = function()
+                    table.insert(closed, task.status(task.running()))
+                end })
+                wait()
+                say("never")
+            end)
+            time.sleep(0)
+            say(task.status(thread), coroutine.close(thread), task.status(thread))
+            say((pcall(task.wakeup, thread)))
+        end
+        close(function() time.sleep(1000000) end)
+        close(function() client:read(1) end)
+        say(tasks() == before, #closed)
+        served:write("x")
+        say(client:read(1))
+        local thread = task.fork(function()
+            local guard <close> = setmetatable({}, { __close = function() error("closing", 0) end })
+            task.wait()
+        end)
+        time.sleep(0)
+        say(coroutine.close(thread))
+        say(tasks() == before, pcall(coroutine.close, 1))
+        local own = coroutine.wrap(function() coroutine.close() end)
+        say(select('#', own()), coroutine.close(coroutine.create(print)))
+    "#;
+    let woken = "false";
+    let expected = [
+        "WAIT true nil",
+        woken,
+        "WAIT true nil",
+        woken,
+        "true 2",
+        "x",
+        "false closing",
+        "true false bad argument #1 to 'coroutine.close' (thread expected, got number)",
+        "0 true",
+    ];
     assert_eq!(handed_over(program), expected);
 }

@@ -12,7 +12,6 @@ use telemetry::log::Level;
 
 use crate::raw_function;
 use crate::stack::{self, LuaState};
-use crate::tasks::TaskStatus;
 use crate::vm::Vm;
 
 /// The functions of the module.
@@ -79,11 +78,7 @@ unsafe extern "C-unwind" fn wakeup(state: LuaState) -> c_int {
         ffi::luaL_checktype(state, 1, ffi::LUA_TTHREAD);
         let vm = raw_function::vm(state);
         let thread = ffi::lua_tothread(state, 1);
-        let waiting = vm.tasks(|tasks| {
-            let index = tasks.of_thread(thread)?;
-            (tasks.get(index).status == TaskStatus::Wait).then(|| tasks.id(index))
-        });
-        let Some(id) = waiting else {
+        let Some(id) = vm.waiting_task(thread) else {
             stack::raise(state, "BUG: task.wakeup of a task that does not wait");
         };
         ffi::lua_settop(state, 2);

@@ -10,6 +10,7 @@ use telemetry::log::Level;
 use super::failed_tasks::FailedTasks;
 use super::{Vm, VmOptions, VmRef};
 use crate::calls::call::CallTable;
+use crate::coroutine_close;
 use crate::guard::Guard;
 use crate::meter::Meter;
 use crate::pcall;
@@ -65,6 +66,7 @@ impl Vm {
         vm.lua.set_app_data(VmRef(Rc::downgrade(&vm)));
         vm.log_warnings();
         pcall::install(&vm)?;
+        coroutine_close::install(&vm)?;
         preload::preload(&vm.lua, modules)?;
         let VmOptions { path, cpath, .. } = &vm.options;
         preload::search_paths(&vm.lua, path.as_deref(), cpath.as_deref())?;

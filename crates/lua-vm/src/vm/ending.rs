@@ -15,20 +15,41 @@ use telemetry::{ErrorRecord, event};
 use super::Vm;
 use crate::errors;
 use crate::guard;
-use crate::ids::CallId;
+use crate::ids::{CallId, TaskId};
 use crate::stack::{self, LuaState};
 use crate::tasks::{EndObserver, Task, TaskEnd, TaskError, TaskStatus};
 use crate::watchdog::LONG_TURN;
 
 impl Vm {
+    /// Removes a coroutine whose thread a script has closed with `coroutine.close` while it waited.
+    pub(crate) fn remove_closed(&self, task: TaskId) {
+        // Whatever ran while it was closed may have removed it.
+        let found = self.tasks(|tasks| {
+            let index = tasks.find(task)?;
+            let waits = tasks.get(index).status == TaskStatus::Wait;
+            waits.then(|| (index, tasks.get(index).thread, tasks.timer_of(index)))
+        });
+        if let Some((index, thread, timer)) = found {
+            self.timers.cancel_wake(timer, task);
+            self.abandon(index, thread);
+        }
+    }
+
     /// Ends a coroutine whose thread a script has closed with `coroutine.close`.
     pub(super) fn abandon(&self, index: u32, thread: LuaState) {
-        event!(Level::Error, "task closed with coroutine.close, removed from the scheduler");
+        const CLOSED: &str = "task closed with coroutine.close, removed from the scheduler";
+        event!(Level::Warn, CLOSED);
         self.close_thread(self.tasks(|tasks| tasks.call(index)), thread);
-        if let EndObserver::Call(call) = self.tasks(|tasks| tasks.take_observer(index)) {
-            self.calls.ended(call, false);
+        self.failed_tasks.forget(index);
+        match self.tasks(|tasks| tasks.take_observer(index)) {
+            EndObserver::Call(call) => self.calls.ended(call, false),
+            EndObserver::Callback(ended) if self.exit.get().is_none() => {
+                let error = TaskError { message: CLOSED.to_owned(), traceback: String::new() };
+                ended(&self.lua, TaskEnd::Failed(error));
+            }
+            EndObserver::Ignored | EndObserver::Callback(_) => {}
         }
-        self.retire(index);
+        self.give_up(index);
     }
 
     pub(super) fn returned(&self, index: u32, thread: LuaState, results: c_int) {
@@ -144,6 +165,8 @@ impl Vm {
         self.failed_tasks.forget(index);
         // There is nothing to wake; the timer must not stay until its deadline.
         self.timers.cancel_wake(timer, id);
+        // What runs while it is closed must not cancel it once more.
+        self.tasks(|tasks| tasks.get(index).status = TaskStatus::Run);
         self.close_thread(call, thread);
         // A queue that still holds the thread must not wake another coroutine with it.
         self.give_up(index);
