@@ -1,6 +1,6 @@
 //! What Lua handlers count stands in `/metrics`, added up over workers and across reloads.
 
-use scenarios::{Launch, Tidegate};
+use scenarios::{Connection, Launch, Tidegate, eventually, free_port};
 
 const COUNTING: &str = r#"
 local prometheus = require "tide.metrics.prometheus"
@@ -65,4 +65,39 @@ routes: [{ match: { path: "/x" }, handler: { lua: x.lua } }]
     assert_eq!(metrics.sum("shop_seconds_bucket", &[("le", "1")]), 4.0);
     assert_eq!(metrics.sum("shop_seconds_bucket", &[("le", "+Inf")]), 4.0);
     assert!(metrics.has("tidegate_requests_total"));
+}
+
+#[test]
+fn listeners_of_a_script_share_an_address_over_workers_and_reloads() {
+    let address = format!("127.0.0.1:{}", free_port());
+    let script = |version: u32| {
+        format!(
+            "local listener, why = require('tide.net.http').listen {{
+               addr = '{address}',
+               handler = function(stream) stream:respond(200) stream:closewrite('tea') end,
+             }}
+             return function(request, response) response:text('{version} ' .. tostring(why)) end"
+        )
+    };
+    let config = r#"
+workers: 2
+listeners: { web: { bind: "127.0.0.1:0" } }
+routes: [{ match: { path: "/x" }, handler: { lua: x.lua } }]
+"#;
+    let server = Launch::new(config).file("x.lua", script(1)).start();
+    let get = || server.exchange("web", "GET /x HTTP/1.1\r\nhost: a\r\n\r\n").text();
+    let tea = || {
+        let mut client = Connection::to(address.parse().expect("an address"));
+        client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        assert_eq!(client.read_response().text(), "tea");
+    };
+    for _ in 0..20 {
+        assert_eq!(get(), "1 nil");
+        tea();
+    }
+    server.write("x.lua", script(2));
+    eventually("the new script serves", || get().starts_with('2'));
+    for _ in 0..20 {
+        assert!(get().ends_with(" nil"), "{}", get());
+    }
 }

@@ -20,13 +20,14 @@ use lua_std::{SharedTable, VmContext};
 use lua_vm::calls::{self, RunningVm};
 use lua_vm::limits::TURN_INSTRUCTIONS;
 use lua_vm::profile::ProfileKind;
-use lua_vm::{ErrorRecorder, Vm, VmOptions, drive, errors, guard};
+use lua_vm::{BindSocket, ErrorRecorder, Vm, VmOptions, drive, errors, guard};
 use mlua::{Function, Table};
 use redis::RedisPlan;
 use tokio::sync::oneshot;
 
 use crate::limits::{LAST_BYTES_MS, LOOP_LAG_EVERY};
 use crate::sandbox;
+use crate::script_addresses::ScriptAddresses;
 use crate::settings::{ServingSettings, SharedPlace};
 use crate::subrequest;
 
@@ -41,6 +42,7 @@ pub struct Generation {
     native_modules: bool,
     shared: Arc<SharedTable>,
     shared_redis: Option<Arc<RedisPlan>>,
+    addresses: Arc<ScriptAddresses>,
     metrics: Arc<telemetry::Scripted>,
     subrequests: Rc<Subrequests>,
     observed: ListenerMetrics,
@@ -110,6 +112,7 @@ impl Generation {
             native_modules: settings.native_modules,
             shared: worker.shared.get((), SharedTable::default),
             shared_redis: redis.filter(|_| settings.shared == SharedPlace::Redis).cloned(),
+            addresses: worker.shared.get((), ScriptAddresses::default),
             metrics: worker.telemetry.scripted().clone(),
             subrequests,
             observed: ListenerMetrics {
@@ -219,7 +222,9 @@ impl Generation {
             shared_redis: self.shared_redis.clone(),
             ..Default::default()
         };
-        let vm = lua_std::open_vm(VmOptions::default(), context)?;
+        let addresses = self.addresses.clone();
+        let bind: BindSocket = Arc::new(move |bind, options| addresses.bind(bind, options));
+        let vm = lua_std::open_vm(VmOptions { bind: Some(bind), ..Default::default() }, context)?;
         lua_std::count_into(&vm, self.metrics.clone());
         observe(&vm, self.observed.clone());
         sandbox::close(vm.lua(), self.native_modules)?;

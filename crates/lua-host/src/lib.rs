@@ -18,6 +18,7 @@ mod mentions;
 pub mod program;
 mod raw_program;
 mod sandbox;
+mod script_addresses;
 mod settings;
 mod subrequest;
 pub mod test_run;
