@@ -89,3 +89,16 @@ fn a_request_whose_handler_is_closed_by_another_gets_a_response() {
     assert_eq!(client.read_response().status, 500);
     server.wait_for_log("task closed with coroutine.close");
 }
+
+#[test]
+fn recursion_through_functions_of_the_server_ends_with_an_error() {
+    let script = "local re = require 'tide.re'
+      return function(request, response)
+        local function deep() return (re.gsub('x', 'x', deep)) end
+        local ok, why = pcall(deep)
+        response:text(tostring(ok) .. why)
+      end";
+    let server = handler(script);
+    let response = get(&server, "/x").text();
+    assert!(response.starts_with("false") && response.contains("C stack overflow"), "{response}");
+}

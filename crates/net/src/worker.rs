@@ -22,6 +22,9 @@ const BLOCKING_THREADS: usize = 8;
 
 /// Stack size of a thread (std's default).
 const STACK_BYTES: u64 = 2 * 1024 * 1024;
+/// Stack size of a worker. Lua allows 200 nested calls of functions that are not Lua's, each of
+/// which takes some 11 KiB if it is unoptimised and calls back.
+const WORKER_STACK_BYTES: u64 = 4 * 1024 * 1024;
 /// Most memory a worker allocates before it serves anything.
 const HEAP_BYTES: u64 = 2 * 1024 * 1024;
 /// Threads of a server other than its workers (control, logs, file watching, name resolution), and
@@ -31,8 +34,8 @@ const OTHERS_BYTES: u64 = 4 * STACK_BYTES + 4 * 1024 * 1024;
 /// Returns the address space that a server with this many workers needs beyond what it has at its
 /// start.
 pub fn addresses_of(workers: usize) -> u64 {
-    let threads = 1 + BLOCKING_THREADS as u64;
-    OTHERS_BYTES + workers as u64 * (threads * STACK_BYTES + HEAP_BYTES)
+    let stacks = WORKER_STACK_BYTES + BLOCKING_THREADS as u64 * STACK_BYTES;
+    OTHERS_BYTES + workers as u64 * (stacks + HEAP_BYTES)
 }
 
 /// Builds the runtime of one worker.
@@ -56,7 +59,8 @@ where
     M: FnOnce() -> F + Send + 'static,
     F: Future<Output = ()> + 'static,
 {
-    std::thread::Builder::new().name(name).spawn(move || {
+    let thread = std::thread::Builder::new().name(name).stack_size(WORKER_STACK_BYTES as usize);
+    thread.spawn(move || {
         if let Some(core) = core {
             platform::pin_to_core(core);
         }
