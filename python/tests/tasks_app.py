@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import sys
 import threading
 import time
 
@@ -30,6 +31,16 @@ def flaky():
     if attempt < 3:
         raise ValueError(f"attempt {attempt}")
     return "third"
+
+
+@tasks.task(keep_result=60)
+async def process():
+    return os.getpid()
+
+
+@tasks.task(keep_result=60)
+async def exits():
+    sys.exit(3)
 
 
 @tasks.task(keep_result=60)

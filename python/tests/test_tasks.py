@@ -74,6 +74,19 @@ def test_what_a_job_raises_is_reported():
         job.result(timeout=60)
 
 
+@tasks.task(keep_result=60)
+async def ends(error):
+    raise error
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_a_coroutine_that_would_end_its_event_loop_fails_alone(error):
+    job = ends.enqueue(error)
+    assert tasks.run_waiting() == 1
+    with pytest.raises(tasks.JobFailed, match=type(error).__name__):
+        job.result(timeout=60)
+
+
 def test_a_job_runs_where_django_is_imported_without_settings():
     pytest.importorskip("django")
     program = """
@@ -207,6 +220,14 @@ def test_a_job_that_runs_for_too_long_is_ended(running, name):
     failed = ask(running, "result", name, enqueue(running, name))
     assert failed == "failed: it ran for longer than its timeout"
     assert ask(running, "result", "add", enqueue(running, "add", 1, 1)) == 2
+
+
+def test_a_coroutine_that_exits_ends_neither_its_worker_nor_other_jobs(running):
+    process = ask(running, "result", "process", enqueue(running, "process"))
+    for _ in range(5):
+        failed = ask(running, "result", "exits", enqueue(running, "exits"))
+        assert failed == "failed: SystemExit: 3"
+    assert ask(running, "result", "process", enqueue(running, "process")) == process
 
 
 @pytest.mark.parametrize("name", ["waits", "awaits"])

@@ -260,7 +260,10 @@ class Runner:
                 _with_job(function, args, kwargs, job), loop)
             if attempt.interruption is not None:
                 attempt.future.cancel()
-        return attempt.future.result()
+        value, error = attempt.future.result()
+        if error is not None:
+            raise error
+        return value
 
     def _background_loop(self) -> asyncio.AbstractEventLoop:
         """The event loop of coroutines in a process without one."""
@@ -272,9 +275,14 @@ class Runner:
             return self._own_loop
 
 
-async def _with_job(function, args: tuple, kwargs: dict, job: tasks.Running):
+async def _with_job(function, args: tuple, kwargs: dict, job: tasks.Running) -> tuple:
+    """What a coroutine function has returned, and what it has raised that would end the event
+    loop: a Task raises these there too."""
     tasks._current.set(job)
-    return await function(*args, **kwargs)
+    try:
+        return await function(*args, **kwargs), None
+    except (SystemExit, KeyboardInterrupt) as error:
+        return None, error
 
 
 def _report(
