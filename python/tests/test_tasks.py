@@ -144,6 +144,9 @@ def test_what_cannot_work_is_an_error():
     for options in ({"retries": -1}, {"timeout": 0}, {"backoff": float("inf")}):
         with pytest.raises(ValueError):
             tasks.task(lambda: None, name="wrong", **options)
+    # There is no attempt after a failed one: the next run is that of the next period.
+    with pytest.raises(TypeError, match="retries"):
+        tasks.periodic(every=60, retries=1)
     with pytest.raises(ValueError, match="stores no results"):
         tasks.task(lambda: None, name="without a result").enqueue().result()
     with pytest.raises(ValueError, match="at most 1048576 bytes"):

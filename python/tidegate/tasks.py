@@ -97,7 +97,8 @@ def periodic(
     *,
     every: float | timedelta | None = None,
     cron: str | None = None,
-    **options,
+    name: str | None = None,
+    timeout: float | timedelta | None = None,
 ) -> Callable[[Callable], "Task"]:
     """Decorates a function that runs once in each period, in one of all workers.
 
@@ -105,12 +106,12 @@ def periodic(
     ``cron``: the times of runs in UTC, as in ``cron="*/15 8-17 * * mon-fri"`` (minute, hour, day of
     the month, month, day of the week), or ``@hourly``, ``@daily`` and the like.
 
-    It takes no arguments, and does not begin before an earlier run has ended. ``name`` and
-    ``timeout`` are those of ``task``.
+    It takes no arguments, does not begin before an earlier run has ended, and is not repeated if it
+    fails: its next run is that of the next period. ``name`` and ``timeout`` are those of ``task``.
     """
     if (every is None) == (cron is None):
         raise ValueError("a periodic task has either every=SECONDS or cron=EXPRESSION")
-    return lambda function: Task(function, every=every, cron=cron, **options)
+    return lambda function: Task(function, every=every, cron=cron, name=name, timeout=timeout)
 
 
 class Task:
