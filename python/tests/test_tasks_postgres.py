@@ -19,6 +19,11 @@ from tidegate import _postgres_tasks, _task_queue, tasks
 from tidegate.broadcast import StoreError
 
 
+@tasks.task(name="stored.unready", retries=1, backoff=3600)
+def unready():
+    raise LookupError("not yet")
+
+
 @pytest.fixture(scope="module")
 def postgres(tmp_path_factory):
     with PostgresServer(tmp_path_factory.mktemp("postgres")) as running:
@@ -64,6 +69,15 @@ class TestPostgres(StoredTasks):
                 steps = connection.execute(f"EXPLAIN {statement}", values).fetchall()
                 plan = "\n".join(step for step, in steps)
                 assert "jobs_due" in plan and "Sort" not in plan, plan
+
+    def test_a_job_that_has_begun_does_not_expire(self, here, postgres):
+        psycopg = pytest.importorskip("psycopg")
+        job = unready.options(expires=60).enqueue()
+        assert tasks.run_waiting() == 1
+        with psycopg.connect(postgres.address) as connection:
+            connection.execute("UPDATE tidegate.jobs SET expires = expires - interval '1 hour' "
+                               "WHERE id = %s", (job.id,))
+        assert job.state() == "waiting"
 
     def test_a_full_queue_rejects_jobs(self, here, monkeypatch):
         monkeypatch.setattr(_postgres_tasks, "JOBS_MAX", 3)

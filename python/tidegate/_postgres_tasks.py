@@ -73,12 +73,14 @@ _IN_MS = "clock_timestamp() + %s * interval '1 millisecond'"
 _UNTIL_MS = "greatest(0, ceil(extract(epoch FROM {} - clock_timestamp()) * 1000))::bigint"
 
 # A worker takes the oldest due job of all its tasks: `jobs_due` is in that order, without the name,
-# or PostgreSQL would sort all due jobs of those names for each job that is taken.
+# or PostgreSQL would sort all due jobs of those names for each job that is taken. A job that has
+# begun does not expire, also while it waits for its next attempt.
 _INSERT = f"""\
 INSERT INTO tidegate.jobs (app, name, payload, key, due, expires, retries, backoff_ms, periodic)
 VALUES (%s, %s, %s, %s, {_IN_MS}, {_IN_MS}, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING id"""
 _TAKE = f"""\
-UPDATE tidegate.jobs SET process = %s, given_up = {_IN_MS}, attempts = attempts + 1
+UPDATE tidegate.jobs
+SET process = %s, given_up = {_IN_MS}, attempts = attempts + 1, expires = NULL
 WHERE id = (SELECT id FROM tidegate.jobs
   WHERE app = %s AND name = ANY(%s) AND process IS NULL AND due <= {_NOW}
   ORDER BY due, id LIMIT 1 FOR UPDATE SKIP LOCKED)
