@@ -118,6 +118,10 @@ def test_a_worker_class_of_its_own_is_the_one_that_it_extends(write, tmp_path):
     assert found == [word]
     path = write(f"chdir = {str(tmp_path)!r}\nworker_class = 'own_worker.Own'\n")
     assert word in _gunicorn.Configuration(path).options([])[0]
+    text = "import tidegate\nclass Own(tidegate.Worker): pass\n"
+    for kind in ("'tidegate.Worker'", "tidegate.Worker", "Own"):
+        path = write(f"{text}worker_class = {kind}\n")
+        assert _gunicorn.Configuration(path).options([])[0] == ["--worker-class=tidegate.Worker"]
     path = write("worker_class = 'nowhere.Own'\n")
     assert _gunicorn.Configuration(path).options([])[0] == ["--worker-class=nowhere.Own"]
 

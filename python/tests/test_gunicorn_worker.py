@@ -263,6 +263,15 @@ def worker_exit(server, worker): worker.log.info("exit of %s", worker.nr)
     assert "exit of 1" in server.log()
 
 
+def test_only_gunicorn_reads_its_file(start_gunicorn, tmp_path):
+    """Also one in the working directory, whose settings may not be those in use."""
+    settings = "print('read')\nworker_class = 'tidegate.Worker'\nlimit_request_line = 300\n"
+    (tmp_path / "gunicorn.conf.py").write_text(settings)
+    server = start_gunicorn("app", f"--chdir={tmp_path}", f"--pythonpath={HERE}",
+                            "--limit-request-line=4094")
+    assert server.get("/pid?" + "a" * 400).status == 200
+
+
 def test_a_limit_beyond_the_bounds_is_named(start_gunicorn):
     server = start_gunicorn("app", "--limit-request-line=100")
     server.line("limit_request_line: it is 256 here")

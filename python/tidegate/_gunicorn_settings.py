@@ -64,6 +64,8 @@ NEEDED = {
 }
 #: Settings that are converted below.
 CONVERTED = {"wsgi_app", "worker_class", "umask", "cert_reqs", "pythonpath", "loglevel"}
+#: What the names of known worker classes begin with.
+_WORKER_CLASSES = ("gunicorn.", "uvicorn", "tidegate.")
 #: Settings that each worker reads from the file itself.
 OF_WORKERS = {"logconfig_dict"}
 #: Settings of connections and requests, which are not gunicorn's with ``-k tidegate.Worker``.
@@ -226,9 +228,9 @@ def _bounded(
 
 
 def _worker_class(kind: str | type) -> str:
-    """The name of a worker class; of one of the application's own, that of gunicorn's or uvicorn's
-    which it extends."""
-    if isinstance(kind, str) and "." in kind and not kind.startswith(("gunicorn.", "uvicorn")):
+    """The name of a worker class; of one of the application's own, that of gunicorn's, uvicorn's or
+    Tidegate's which it extends."""
+    if isinstance(kind, str) and "." in kind and not kind.startswith(_WORKER_CLASSES):
         module, _, name = kind.rpartition(".")
         try:
             kind = getattr(importlib.import_module(module), name)
@@ -238,7 +240,9 @@ def _worker_class(kind: str | type) -> str:
     if isinstance(kind, str):
         return kind
     bases = [f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__]
-    known = (base for base in bases if base.startswith(("gunicorn.", "uvicorn")))
+    # It has this name for users.
+    bases = [base.replace("tidegate._gunicorn_worker.", "tidegate.") for base in bases]
+    known = (base for base in bases if base.startswith(_WORKER_CLASSES))
     return next(known, bases[0])
 
 

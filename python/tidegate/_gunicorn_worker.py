@@ -39,9 +39,11 @@ class Worker(base.Worker):
         words += [f"--bind={_serve.bind_of(listener)}" for listener in self.sockets]
         # The application is loaded by gunicorn: its name is only written.
         command = [sys.executable, "-P", "-m", "tidegate", "run", "gunicorn:app", "--print-config"]
-        # What is in gunicorn's variables is among its settings.
+        # gunicorn has read its file and its variables: what is in them is among its settings.
+        command += ["-c", os.devnull]
         variables = {name: value for name, value in os.environ.items()
-                     if name not in ("GUNICORN_CMD_ARGS", "WEB_CONCURRENCY", "PORT")}
+                     if name not in ("GUNICORN_CMD_ARGS", "WEB_CONCURRENCY", "PORT")
+                     and not name.startswith("UVICORN_")}
         made = subprocess.run(
             [*command, *words], env=variables, capture_output=True, text=True, check=False)
         if made.returncode != 0:
