@@ -1,6 +1,9 @@
 """The settings of a gunicorn.conf.py become options of `tidegate run`."""
 
 import os
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -142,8 +145,19 @@ def test_the_option_is_taken_from_the_command_line(write):
         assert arguments == ["run", "-w", "2", "shop:app"]
         assert configuration.path == path
     assert _gunicorn.take(["run", "-c", path, "a:b"])[0] == ["run", "a:b"]
+    for words in (["-w4", "a:b"], ["--reload", "a:b"], ["--", "a:b"], ["-b", "unix:x", "a:b"]):
+        assert _gunicorn.take(["run", "-c", path, *words])[0] == ["run", *words]
+    for words in (["--header", "a:b"], ["-b", "unix:shop.sock"], ["--bind", "unix:shop.sock"]):
+        assert _gunicorn.take(["run", "-c", path, *words])[0] == ["run", *words, "shop:app"]
     assert _gunicorn.take(["run", "x.lua", "-c", "x"]) == (["run", "x.lua", "-c", "x"], None)
     assert _gunicorn.take(["up", "-c", "x"]) == (["up", "-c", "x"], None)
+
+
+def test_the_options_without_a_value_are_known():
+    command = [sys.executable, "-P", "-m", "tidegate", "run", "--help"]
+    text = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    found = re.findall(r"^ {2,6}(?:-\w, )?(--[a-z-]+)(?! <)(?: |\[|$)", text, re.MULTILINE)
+    assert {*found} - _gunicorn.WITHOUT_VALUE == {"--help", "--interactive"}
 
 
 def test_the_option_is_taken_from_the_variable(write, monkeypatch):

@@ -27,6 +27,12 @@ HOOKS_OF_WORKERS = {
     "post_fork", "post_worker_init", "pre_request", "post_request", "worker_int", "worker_abort",
     "worker_exit",
 }
+#: Options of ``run`` that are followed by no value.
+WITHOUT_VALUE = {
+    "--capture-output", "--check-config", "--dev-tls", "--factory", "--no-proxy-headers",
+    "--preload", "--preload-app", "--print-config", "--proxy-headers", "--proxy-protocol",
+    "--cpu-affinity", "--debug-wait", "--reload", "--",
+}
 #: What hooks read of a setting that is not in the file: a default of gunicorn's and of ours.
 DEFAULTS = {"bind": ["127.0.0.1:8000"], "workers": 1, "threads": 1, "timeout": 30,
             "graceful_timeout": 30, "max_requests": 0, "loglevel": "info"}
@@ -278,8 +284,8 @@ def take(arguments: list[str]) -> tuple[list[str], Configuration | None]:
         return arguments, None
     configuration = Configuration(path)
     application = configuration.cfg.wsgi_app
-    # The application of the command line wins; one has a colon, as no option's name has.
-    if application and not any(_is_application(word) for word in arguments[1:]):
+    # The application of the command line wins.
+    if application and not _has_application(arguments[1:]):
         arguments.append(application)
     return arguments, configuration
 
@@ -308,7 +314,21 @@ def _without_file(words: list[str]) -> tuple[list[str], str | None]:
     return words, None
 
 
-def _is_application(word: str) -> bool:
-    module, colon, name = word.partition(":")
-    return bool(colon) and module.replace(".", "_").isidentifier() and name[:1].isidentifier()
+def _has_application(words: list[str]) -> bool:
+    """True if a word of a command line is an application, and not the value of an option, such as
+    ``--bind unix:shop.sock``."""
+    for before, word in zip(["", *words], words, strict=False):
+        module, colon, name = word.partition(":")
+        if (colon and not _takes_next(before) and module.replace(".", "_").isidentifier()
+                and name[:1].isidentifier()):
+            return True
+    return False
+
+
+def _takes_next(word: str) -> bool:
+    """True if a word of a command line is an option whose value is the next word."""
+    if word.startswith("--"):
+        return "=" not in word and word not in WITHOUT_VALUE
+    # The value of a short one may follow its letter, as in `-w4`.
+    return len(word) == 2 and word[0] == "-"
 
