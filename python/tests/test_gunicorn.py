@@ -247,6 +247,23 @@ def test_hooks_read_what_gunicorn_has_and_have_fewer_parameters(start_server, wr
     server.line("served /shop")
 
 
+def raises(environ, start_response):
+    raise ValueError("no response")
+
+
+def test_a_request_whose_application_raises_has_ended_for_hooks(start_server, write):
+    path = write("""
+def post_request(worker, req, environ, resp):
+    worker.log.warning("ended %s %s", req.path, resp.status)
+    raise LookupError("in the hook")
+""")
+    server = start_server("test_gunicorn:raises", "wsgi", config=path)
+    assert server.get("/shop").status == 500
+    server.line("ended /shop None")
+    server.line("LookupError: in the hook")
+    server.line("ValueError: no response")
+
+
 ABORT = """
 import os
 

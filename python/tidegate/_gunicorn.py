@@ -215,12 +215,23 @@ def with_hooks(worker, application, before, after):
             response.status_code = int(status[:3])
             return write
 
+        def ended() -> None:
+            if after is None:
+                return
+            try:
+                after(worker, request, environ, response)
+            except Exception:
+                # The request has ended already: as in gunicorn.
+                worker.log.exception("the hook post_request failed")
+
         if before is not None:
             before(worker, request)
-        body = application(environ, start)
-        if after is None:
-            return body
-        return _Body(body, lambda: after(worker, request, environ, response))
+        try:
+            body = application(environ, start)
+        except BaseException:
+            ended()
+            raise
+        return body if after is None else _Body(body, ended)
 
     return called
 
