@@ -264,6 +264,20 @@ def post_request(worker, req, environ, resp):
     server.line("ValueError: no response")
 
 
+def test_the_number_of_workers_is_the_current_one(start_server, write):
+    path = write("""
+def when_ready(server):
+    server.log.info("ready with %s", server.num_workers)
+
+def nworkers_changed(server, new_value, old_value):
+    server.log.info("changed to %s", server.num_workers)
+""")
+    server = start_server("test_gunicorn:app", "wsgi", config=path, workers=2)
+    server.line("ready with 2")
+    server.signal(signal.SIGTTIN)
+    server.line("changed to 3")
+
+
 ABORT = """
 import os
 

@@ -62,6 +62,8 @@ def run(arguments: list[str], command: list[str]) -> int:
                 worker = _gunicorn.WorkerProcess(configuration, first, second)
                 configuration.call("child_exit", supervisor, worker)
             case "workers":
+                # It may be that of the command line, or have changed.
+                supervisor.num_workers = first
                 configuration.call("nworkers_changed", supervisor, first, second)
             case "reloading":
                 configuration.call("on_reload", supervisor)
