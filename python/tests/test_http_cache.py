@@ -238,6 +238,26 @@ def test_a_response_that_has_begun_does_not_change():
     assert sent[0]["headers"] == []
 
 
+def test_an_application_may_be_a_generator():
+    @http_cache.middleware
+    def application(environ, start_response):
+        try:
+            http_cache.store(60)
+            start_response("200 OK", [])
+            yield b"body"
+        finally:
+            with pytest.raises(RuntimeError, match="begun"):
+                http_cache.store(60)
+
+    sent = []
+    body = application({}, lambda status, headers: sent.append((status, headers)))
+    assert next(iter(body)) == b"body"
+    body.close()
+    assert sent == [("200 OK", [("Tidegate-Cache-Control", "max-age=60")])]
+    with pytest.raises(RuntimeError, match="http_cache.middleware"):
+        http_cache.store(60)
+
+
 def test_coroutines_and_tasks_of_a_request_share_its_response():
     @http_cache.stored(ttl=5, groups=lambda: ["g"])
     async def view():

@@ -40,6 +40,27 @@ class Errors:
         return True
 
 
+class Steps:
+    """The body of a response whose steps are made by a function: within a context, for example."""
+
+    def __init__(self, body, call) -> None:
+        self._body = body
+        self._call = call
+        self._steps = None
+
+    def __iter__(self) -> "Steps":
+        return self
+
+    def __next__(self) -> bytes:
+        if self._steps is None:
+            self._steps = self._call(iter, self._body)
+        return self._call(next, self._steps)
+
+    def close(self) -> None:
+        if hasattr(self._body, "close"):
+            self._call(self._body.close)
+
+
 def complain(problem: str) -> None:
     """Logs a violation of WSGI that raised no exception."""
     logger.error("WSGI application: %s", problem)

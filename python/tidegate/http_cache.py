@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 
 from tidegate._interface import is_asgi
+from tidegate._wsgi import Steps
 from tidegate.cache import Ttl
 
 __all__ = ["invalidate", "middleware", "not_stored", "store", "stored"]
@@ -179,8 +180,13 @@ def middleware(application: Callable) -> Callable:
             kept = [line for line in headers if line[0].lower() not in replaced]
             return start_response(status, kept + lines, *exception)
 
-        with _in_context(fields):
-            return application(environ, observed)
+        def within(function, *arguments):
+            with _in_context(fields):
+                return function(*arguments)
+
+        body = within(application, environ, observed)
+        # A generator is a view that runs in its first step.
+        return body if fields.begun else Steps(body, within)
 
     return wsgi
 

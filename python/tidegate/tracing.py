@@ -16,6 +16,7 @@ request themselves and need no middleware.
 from collections.abc import Callable
 
 from tidegate._interface import is_asgi
+from tidegate._wsgi import Steps
 
 __all__ = ["middleware"]
 
@@ -44,44 +45,21 @@ def middleware(application: Callable) -> Callable:
     def wsgi(environ, start_response):
         given = extracted({name[5:].replace("_", "-").lower(): value
                            for name, value in environ.items() if name.startswith("HTTP_")})
-        token = context.attach(given)
-        try:
-            body = application(environ, start_response)
-        finally:
-            context.detach(token)
+
+        def within(function, *arguments):
+            token = context.attach(given)
+            try:
+                return function(*arguments)
+            finally:
+                context.detach(token)
+
+        body = within(application, environ, start_response)
         # These run no code of the application.
         if isinstance(body, list | tuple) or type(body) is environ.get("wsgi.file_wrapper"):
             return body
-        return _Body(body, context, given)
+        return Steps(body, within)
 
     return wsgi
-
-
-class _Body:
-    """The body of a WSGI response, each step of which has the context of its request."""
-
-    def __init__(self, body, context, given) -> None:
-        self._body = body
-        self._steps = iter(body)
-        self._context = context
-        self._given = given
-
-    def _call(self, function, *arguments):
-        token = self._context.attach(self._given)
-        try:
-            return function(*arguments)
-        finally:
-            self._context.detach(token)
-
-    def __iter__(self) -> "_Body":
-        return self
-
-    def __next__(self) -> bytes:
-        return self._call(next, self._steps)
-
-    def close(self) -> None:
-        if hasattr(self._body, "close"):
-            self._call(self._body.close)
 
 
 def _asgi_fields(headers) -> dict[str, str]:
