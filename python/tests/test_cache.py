@@ -77,6 +77,16 @@ def test_keys_are_deleted():
     assert cache.get_many(["c"]) == {}
 
 
+def test_a_prefix_is_no_pattern():
+    keys = ["a*b", "a?b", "a[1]b", "a\\b", "axb"]
+    for key in keys[:4]:
+        cache.set_many(dict.fromkeys(keys, 1))
+        cache.clear(key[:2])
+        assert set(cache.get_many(keys)) == {*keys} - {key}
+        asyncio.run(cache.aclear(key[:1] + "x"))
+        assert set(cache.get_many(keys)) == {*keys} - {key, "axb"}
+
+
 def test_many_keys_at_once():
     values = {f"key{number}": number for number in range(2500)}
     cache.set_many(values)

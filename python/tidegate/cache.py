@@ -17,6 +17,7 @@ import functools
 import hashlib
 import inspect
 import pickle
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import TypeVar
@@ -219,7 +220,7 @@ def clear(prefix: str = "") -> None:
     cursor = None
     while cursor != b"0":
         [[cursor, keys]] = _store.call(_scan(cursor or b"0", prefix))
-        if keys:
+        if keys := _beginning(keys, prefix):
             _store.call(("DEL", *keys))
 
 
@@ -231,12 +232,19 @@ async def aclear(prefix: str = "") -> None:
     cursor = None
     while cursor != b"0":
         [[cursor, keys]] = await _store.acall(_scan(cursor or b"0", prefix))
-        if keys:
+        if keys := _beginning(keys, prefix):
             await _store.acall(("DEL", *keys))
 
 
 def _scan(cursor: bytes, prefix: str) -> tuple:
-    return ("SCAN", cursor, "MATCH", prefix + "*", "COUNT", _BATCH)
+    # The store looks for what stands before the first letter that means something in a pattern.
+    literal = re.split(r"[*?[\\]", prefix, maxsplit=1)[0]
+    return ("SCAN", cursor, "MATCH", literal + "*", "COUNT", _BATCH)
+
+
+def _beginning(keys: list[bytes], prefix: str) -> list[bytes]:
+    encoded = prefix.encode()
+    return [key for key in keys if key.startswith(encoded)]
 
 
 def cached(
