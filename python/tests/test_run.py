@@ -166,6 +166,20 @@ def test_an_application_is_checked_without_serving(start_server, target, code, s
     assert said in server.log()
 
 
+@pytest.mark.parametrize("name, text, said", [
+    ("log_config", "[bad", "the log configuration"),
+    ("config", "logconfig_dict = {'handlers': 1}", "logconfig_dict is invalid"),
+])
+def test_a_check_finds_a_log_configuration_that_is_wrong(
+    start_server, tmp_path, name, text, said,
+):
+    path = tmp_path / "wrong.py"
+    path.write_text(text)
+    server = start_server("test_run:app", ready=False, check_config=True, **{name: path})
+    assert server.wait() == 1
+    assert said in server.log()
+
+
 def test_a_check_imports_with_the_patches_of_gevent(start_server, tmp_path):
     pytest.importorskip("gevent")
     # A name that is imported stays what it is.

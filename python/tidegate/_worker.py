@@ -159,6 +159,10 @@ def check(specification: str) -> int:
     """Imports the application of ``--check-config``; returns the exit code."""
     settings = json.loads(specification)
     try:
+        connect(None, "main", settings)
+        if settings.get("log_config"):
+            configure_logging("text", "main", None, settings)
+        gunicorn_configuration(settings)
         serves_asgi(load(settings), settings)
     except StartupError as error:
         print(f"error: {error}", file=sys.stderr)
