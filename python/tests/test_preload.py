@@ -244,6 +244,14 @@ def test_threads_at_the_import_are_named_in_a_warning(start_server, shop):
     assert server.get("/").body == b"1"
 
 
+def test_the_store_may_be_used_at_the_import(start_server, shop):
+    (shop / "shop.py").write_text(
+        "from tidegate import cache\ncache.set('imported', 1)\n" + SHOP)
+    server = preload(start_server, shop)
+    assert server.get("/").body == b"1"
+    assert "threads that the application has started" not in server.log()
+
+
 #: Reports whether the import has patched functions and no hub, and waits in a greenlet.
 GREENLETS = """
 import os, threading, time

@@ -29,6 +29,8 @@ FRAME_BYTES = 16 << 20
 DESCRIPTORS = 253
 #: Maximum number of threads that are named.
 THREADS_NAMED = 16
+#: Threads of Tidegate: each worker starts its own.
+OWN_THREADS = {"store"}
 
 # An application may patch these when it is imported.
 _fork, _waitpid = (_gevent.original("os", name) for name in ("fork", "waitpid"))
@@ -82,13 +84,16 @@ def load(specification: dict, supervisor: int) -> _worker.Preloaded:
 
 
 def other_threads() -> list[str]:
-    """The names of the threads besides the main one."""
+    """The names of the threads of the application besides the main one."""
     known = {thread.native_id: thread.name for thread in threading.enumerate()}
     names = []
     for task in Path("/proc/self/task").iterdir():
         number = int(task.name)
-        if number != os.getpid():
-            names.append(known.get(number) or (task / "comm").read_text().strip())
+        if number == os.getpid():
+            continue
+        name = known.get(number) or (task / "comm").read_text().strip()
+        if number in known or name not in OWN_THREADS:
+            names.append(name)
     return sorted(names)[:THREADS_NAMED]
 
 
