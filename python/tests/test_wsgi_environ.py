@@ -1,6 +1,8 @@
 """PEP 3333, "environ Variables": the environment that describes a request."""
 
 import json
+import shutil
+import subprocess
 
 import pytest
 
@@ -191,6 +193,33 @@ def test_a_chunked_request_has_no_transfer_encoding_left(server):
         client.send(chunk(b"body") + chunk(b""))
         found = json.loads(client.response().body)
     assert "HTTP_TRANSFER_ENCODING" not in found
+
+
+@pytest.mark.fails_on("granian", "gunicorn", "uvicorn", "hypercorn")
+@pytest.mark.parametrize("pieces", [[b"body"], [b"bo", b"dy"]])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_length_of_a_chunked_body_is_known(server, pieces, at_once):
+    """Django and others read no body without it."""
+    head = request("POST", "/environ", {"transfer-encoding": "chunked"})
+    body = b"".join(map(chunk, pieces)) + chunk(b"")
+    with server.connect() as client:
+        if at_once:
+            client.send(head + body)
+        else:
+            client.send(head)
+            client.send(body)
+        assert json.loads(client.response().body)["CONTENT_LENGTH"] == "4"
+
+
+@pytest.mark.skipif(KIND != "tidegate", reason="not every server has HTTP/2 in the clear")
+def test_the_length_of_a_body_is_known_without_a_field_of_http2(server):
+    curl = shutil.which("curl")
+    if curl is None or b"HTTP2" not in subprocess.check_output([curl, "--version"]):
+        pytest.skip("there is no curl with HTTP/2")
+    url = f"http://127.0.0.1:{server.port}/environ"
+    command = [curl, "--silent", "--http2-prior-knowledge", "--upload-file", "-", url]
+    done = subprocess.run(command, input=b"body", capture_output=True, check=True, timeout=60)
+    assert json.loads(done.stdout)["CONTENT_LENGTH"] == "4"
 
 
 @app.part

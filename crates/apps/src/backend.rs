@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use message::{Fault, FaultKind};
+use message::{BodyStream, Fault, FaultKind};
 use offload::{Arrival, OffloadedRequest, RequestQueue};
 
 use crate::buffered_body::buffer;
@@ -78,21 +78,29 @@ impl QueueBackend {
         Ok(())
     }
 
-    /// Queues an exchange when its body is complete.
+    /// Queues an exchange when its body is complete, and its length is known.
     async fn put_buffered(self, mut handed: Box<OffloadedRequest>) {
         // A body that fails drops the exchange, which reports its own fault.
-        if buffer(&mut handed.body).await.is_ok()
-            && let Err(Arrival::Exchange(handed)) = self.put(Arrival::Exchange(handed))
-        {
+        if buffer(&mut handed.body).await.is_err() {
+            return;
+        }
+        // An empty body is not put back.
+        handed.head.body_length = Some(handed.body.length().unwrap_or_default());
+        if let Err(Arrival::Exchange(handed)) = self.put(Arrival::Exchange(handed)) {
             handed.answer.fail(OfferError::Full.fault());
         }
     }
 }
 
+/// True if a body has arrived, and a declared length says how long it is.
+fn is_complete(handed: &OffloadedRequest) -> bool {
+    handed.head.body_length.is_some() && handed.body.is_whole()
+}
+
 impl AppBackend for QueueBackend {
     fn offer(&self, arrival: Arrival) -> Result<(), OfferError> {
         match arrival {
-            Arrival::Exchange(handed) if !handed.body.is_whole() && self.queue.serves_threads() => {
+            Arrival::Exchange(handed) if self.queue.serves_threads() && !is_complete(&handed) => {
                 net::task::spawn_local(self.clone().put_buffered(handed));
                 Ok(())
             }

@@ -135,9 +135,10 @@ impl Environs {
         }
         environ.set_item(&keys.early_hints, early_hints)?;
         self.fields(&environ, &head.headers)?;
-        // A chunked body was read completely, so its length is known.
-        if head.headers.contains(Known::TransferEncoding)
-            && let Some(length) = head.body_length
+        // A body without a declared length was read completely, so its length is known. Django and
+        // others read none without this variable.
+        if let Some(length @ 1..) = head.body_length
+            && !head.headers.contains(Known::ContentLength)
         {
             environ.set_item(&keys.content_length, length.to_string())?;
         }
