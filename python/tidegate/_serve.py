@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
 from tidegate import _errors, _lifespan, _tidegate
@@ -15,13 +15,13 @@ from tidegate import _errors, _lifespan, _tidegate
 class Serving:
     """A listening server and its ``url``."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, scheme: str = "http") -> None:
         address = listener.getsockname()
         if listener.family == socket.AF_UNIX:
             self.url = f"unix:{address}"
         else:
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
-            self.url = f"http://{host}:{address[1]}"
+            self.url = f"{scheme}://{host}:{address[1]}"
 
 
 async def serve(application, **options) -> None:
@@ -50,52 +50,59 @@ async def serving(
     """Serves inside an ``async with``, on the running event loop; yields a ``Serving``.
 
     ``port=0`` takes a free port. ``configuration`` adds configuration keys of Tidegate, such as
-    ``limits`` and ``timeouts``. The lifespan events of the application are sent within.
+    ``limits`` and ``timeouts``; the listener is ``listeners.web``, the application ``apps.main``.
+    The lifespan events of the application are sent within.
     """
     loop = asyncio.get_running_loop()
+    settings = _configuration(configuration or {})
     events = _lifespan.Lifespan(application, lifespan)
-    await events.startup()
-    listener = _listen(host, port, uds, backlog)
-    control, worker_end = socket.socketpair()
-    log = report or partial(_errors.log, "ASGI")
-    worker = embedded(
-        _configuration(listener, configuration or {}), {"web": listener}, worker_end,
-        graceful_timeout,
-    )
-    stopped = asyncio.Event()
-    server = worker.asgi(
-        application,
-        loop,
-        root_path=root_path,
-        state=events.state if events.is_supported else None,
-        report=lambda error, scope: log(error),
-        on_stop=stopped.set,
-    )
-    loop.add_reader(server.fileno(), server.drain)
-    monitor = loop.create_task(_await_ready(loop, control, ready := loop.create_future()))
-    try:
-        worker.ready()
-        await ready
-        yield Serving(listener)
-    finally:
-        monitor.cancel()
-        await asyncio.wait([monitor])
-        # New connections are refused now instead of waiting for a server that ends.
-        listener.close()
-        if uds is not None:
-            os.unlink(uds)
+    async with AsyncExitStack() as ending:
+        await events.startup()
+        ending.push_async_callback(events.shutdown)
+        listener = _listen(host, port, uds, backlog)
+        ending.callback(_close, listener, uds)
+        web = settings["listeners"]["web"]
+        web["bind"] = bind_of(listener)
+        control, worker_end = socket.socketpair()
         # Closing the control socket tells the server to drain.
-        control.close()
-        await stopped.wait()
-        loop.remove_reader(server.fileno())
-        await loop.run_in_executor(None, worker.join)
-        await events.shutdown()
+        ending.callback(control.close)
+        log = report or partial(_errors.log, "ASGI")
+        worker = embedded(settings, {"web": listener}, worker_end, graceful_timeout)
+        stopped = asyncio.Event()
+        server = worker.asgi(
+            application,
+            loop,
+            root_path=root_path,
+            state=events.state if events.is_supported else None,
+            report=lambda error, scope: log(error),
+            on_stop=stopped.set,
+        )
+        loop.add_reader(server.fileno(), server.drain)
+        monitor = loop.create_task(_await_ready(loop, control, ready := loop.create_future()))
+        try:
+            worker.ready()
+            await ready
+            yield Serving(listener, "https" if "tls" in web else "http")
+        finally:
+            monitor.cancel()
+            await asyncio.wait([monitor])
+            # New connections are refused now instead of waiting for a server that ends.
+            _close(listener, uds)
+            control.close()
+            await stopped.wait()
+            loop.remove_reader(server.fileno())
+            await loop.run_in_executor(None, worker.join)
 
 
 def _listen(host: str, port: int, uds: str | None, backlog: int) -> socket.socket:
     if uds is not None:
+        _remove_stale(uds)
         listener = socket.socket(socket.AF_UNIX)
-        listener.bind(uds)
+        try:
+            listener.bind(uds)
+        except OSError:
+            listener.close()
+            raise
         listener.listen(backlog)
     else:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -104,15 +111,55 @@ def _listen(host: str, port: int, uds: str | None, backlog: int) -> socket.socke
     return listener
 
 
-def _configuration(listener: socket.socket, added: dict) -> dict:
-    """The configuration of a program that serves one application on one address."""
+def _remove_stale(path: str) -> None:
+    """Removes the file of a Unix socket on which nothing listens, as after a crash."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+        except OSError:
+            # There is no socket, which `bind` finds as well, or one with a full queue.
+            pass
+
+
+def _close(listener: socket.socket, uds: str | None) -> None:
+    """Closes a listening socket, unless that has happened."""
+    if listener.fileno() < 0:
+        return
+    listener.close()
+    if uds is not None:
+        with suppress(FileNotFoundError):
+            os.unlink(uds)
+
+
+def _configuration(added: dict) -> dict:
+    """The configuration of a program that serves one application on one address, which is added
+    once the socket listens."""
     routes = [{"name": "app", "match": {"path": "/{*rest}"}, "handler": {"app": "main"}}]
+    listener = _only(added, "listeners", "web", "bind")
+    application = _only(added, "apps", "main", "python")
     return {
         **added,
-        "listeners": {"web": {"bind": bind_of(listener)}},
-        "apps": {"main": {"python": "embedded:app"}},
+        "listeners": {"web": listener},
+        "apps": {"main": {**application, "python": "embedded:app"}},
         "routes": [*added.get("routes", []), *routes],
     }
+
+
+def _only(added: dict, part: str, name: str, key: str) -> dict:
+    """The added settings of the only listener or application, whose ``key`` is an argument."""
+    given = added.get(part) or {}
+    for other in given:
+        if other != name:
+            raise ValueError(
+                f"configuration has {part}.{other}: a program serves one of them, {part}.{name}")
+    settings = dict(given.get(name) or {})
+    if key in settings:
+        raise ValueError(
+            f"configuration has {part}.{name}.{key}, which the arguments of serving() set")
+    return settings
 
 
 def bind_of(listener: socket.socket) -> str:

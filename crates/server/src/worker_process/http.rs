@@ -33,6 +33,8 @@ pub(super) async fn serve(
     queue: Arc<RequestQueue>,
     readiness: ReadinessReceiver,
 ) -> Result<(), String> {
+    // In a program that serves by itself they must not outlive a failure.
+    let inherited = inherited(spec)?;
     let text = spec.config.as_deref().ok_or("role http has no configuration")?;
     let source = TextSource::new("worker", text);
     let loaded = load(&source).map_err(|report| report.render())?;
@@ -52,7 +54,7 @@ pub(super) async fn serve(
     };
     let start_context = StartContext {
         shared,
-        inherited: inherited(spec)?,
+        inherited,
         is_worker_process: true,
         balance: balance.clone(),
         events: events.clone(),
