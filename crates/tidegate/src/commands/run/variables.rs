@@ -24,6 +24,13 @@ const PLACEHOLDER: &str = "app:app";
 /// Options that name the address together: one of them replaces those of other sources.
 const ADDRESS: [&str; 5] = ["bind", "host", "port", "uds", "fd"];
 
+/// What the name of an option begins with that has no effect without another one, the identifier of
+/// that, and a word for it.
+const NEEDED: [(&str, &str, &str); 2] = [
+    ("reload-", "reload", "--reload"),
+    ("limit-max-requests-jitter", "max_requests", "--max-requests=0"),
+];
+
 /// A command line, and what was ignored for it.
 #[derive(Debug)]
 pub(crate) struct Completed {
@@ -58,14 +65,22 @@ pub(crate) fn complete(
         if value.is_empty() || option == "app" {
             continue;
         }
-        let known =
-            run.get_arguments().find(|argument| option_names(argument).any(|name| name == option));
-        let words = match known {
-            Some(argument) => option_words(argument, name, &option, value)?,
+        let known = run.get_arguments().find(|argument| is_named(argument, &option));
+        let mut words = match known {
+            Some(argument) => option_words(&run, argument, (name, &option), value)?,
             // Values that uvicorn rejects are not for this program.
             None if other_servers::run_option(&format!("--{option}")).is_none() => continue,
             None => vec![format!("--{option}"), value.clone()],
         };
+        if let Some((_, id, word)) = NEEDED.iter().find(|(begin, ..)| option.starts_with(begin)) {
+            // The variable of the other option, if there is one, stands before.
+            if !is_given(&matches(&completed.words)?, id) {
+                let needed = id.replace('_', "-");
+                completed.ignored.push(format!("{name} changes nothing without --{needed}"));
+                continue;
+            }
+            words.push((*word).to_owned());
+        }
         completed.add(&run, name, words)?;
     }
     Ok(completed)
@@ -157,32 +172,62 @@ fn unknown(refused: &Error, words: &[String]) -> Option<usize> {
     words.iter().position(|word| word.split('=').next() == option.split('=').next())
 }
 
-fn option_names(argument: &Arg) -> impl Iterator<Item = &str> {
-    argument.get_long().into_iter().chain(argument.get_all_aliases().unwrap_or_default())
+/// True if the name of a variable is that of an option. uvicorn's variables of options that are
+/// repeated are in the plural, such as `UVICORN_RELOAD_DIRS`.
+fn is_named(argument: &Arg, name: &str) -> bool {
+    let singular = name.strip_suffix('s').filter(|_| is_repeated(argument));
+    let aliases = argument.get_all_aliases().unwrap_or_default();
+    let mut longs = argument.get_long().into_iter().chain(aliases);
+    longs.any(|long| long == name || singular == Some(long))
+}
+
+fn is_repeated(argument: &Arg) -> bool {
+    matches!(argument.get_action(), clap::ArgAction::Append)
 }
 
 /// Returns the words for an option whose value is in a variable of uvicorn. A variable of an option
 /// that is repeated has several values, with spaces between them.
 fn option_words(
+    run: &Command,
     argument: &Arg,
-    origin: &str,
-    option: &str,
+    (origin, option): (&str, &str),
     value: &str,
 ) -> Result<Vec<String>, Error> {
+    let flag = flag(value);
     if !argument.get_action().takes_values() {
-        return match value.to_ascii_lowercase().as_str() {
-            "1" | "true" | "t" | "yes" | "y" | "on" => Ok(vec![format!("--{option}")]),
-            "0" | "false" | "f" | "no" | "n" | "off" => Ok(Vec::new()),
-            _ => Err(wrong(
+        let opposite = format!("no-{option}");
+        return match flag {
+            Some(true) => Ok(vec![format!("--{option}")]),
+            Some(false) => Ok(match run.get_arguments().any(|other| is_named(other, &opposite)) {
+                true => vec![format!("--{opposite}")],
+                false => Vec::new(),
+            }),
+            None => Err(wrong(
                 ErrorKind::ValueValidation,
                 origin,
                 &format!("\"{value}\" is neither true nor false"),
             )),
         };
     }
-    let repeated = matches!(argument.get_action(), clap::ArgAction::Append);
-    let values = if repeated { value.split_whitespace().collect() } else { vec![value] };
-    Ok(values.into_iter().map(|value| format!("--{option}={value}")).collect())
+    // A flag of uvicorn's, which writes to standard output.
+    let value = match (option, flag) {
+        ("access-log", Some(true)) => "-",
+        ("access-log", Some(false)) => return Ok(Vec::new()),
+        _ => value,
+    };
+    let long = argument.get_long().unwrap_or(option);
+    let values =
+        if is_repeated(argument) { value.split_whitespace().collect() } else { vec![value] };
+    Ok(values.into_iter().map(|value| format!("--{long}={value}")).collect())
+}
+
+/// Parses a value of a flag as uvicorn does.
+fn flag(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "1" | "true" | "t" | "yes" | "y" | "on" => Some(true),
+        "0" | "false" | "f" | "no" | "n" | "off" => Some(false),
+        _ => None,
+    }
 }
 
 fn wrong(kind: ErrorKind, origin: &str, why: &str) -> Error {
@@ -221,6 +266,28 @@ mod tests {
             words(line, &[("UVICORN_HEADER", "a:b c:d"), ("UVICORN_RELOAD", "0")]),
             "tidegate run --header=a:b --header=c:d app:app"
         );
+        assert_eq!(
+            words(line, &[("UVICORN_HEADERS", "a:b c:d"), ("UVICORN_PROXY_HEADERS", "false")]),
+            "tidegate run --no-proxy-headers --header=a:b --header=c:d app:app"
+        );
+        assert_eq!(
+            words(line, &[("UVICORN_RELOAD", "1"), ("UVICORN_RELOAD_DIRS", "a b")]),
+            "tidegate run --reload-dir=a --reload-dir=b --reload app:app"
+        );
+        assert_eq!(
+            words(
+                "tidegate run app:app --max-requests 9",
+                &[("UVICORN_LIMIT_MAX_REQUESTS_JITTER", "3")],
+            ),
+            "tidegate run --max-requests-jitter=3 app:app --max-requests 9"
+        );
+        for (value, expected) in [
+            ("true", "tidegate run --access-log=- app:app"),
+            ("0", line),
+            ("a.log", "tidegate run --access-log=a.log app:app"),
+        ] {
+            assert_eq!(words(line, &[("UVICORN_ACCESS_LOG", value)]), expected);
+        }
         // The nearer source wins, also where the words differ.
         let both = [("GUNICORN_CMD_ARGS", "-w 3 -b :1"), ("UVICORN_WORKERS", "2")];
         assert_eq!(words(line, &both), "tidegate run --bind=:1 --workers=3 app:app");
@@ -267,6 +334,9 @@ mod tests {
             let said = completed(line, &[(name, value)]).unwrap_err();
             assert!(said.starts_with("error: in ") && said.contains(why), "{name}={value}: {said}");
         }
+        let (words, ignored) = completed(line, &[("UVICORN_RELOAD_DIRS", "a")]).unwrap();
+        assert_eq!(words, line);
+        assert_eq!(ignored, ["UVICORN_RELOAD_DIRS changes nothing without --reload"]);
         let (words, ignored) = completed(line, &[("UVICORN_NO_SUCH_THING", "1")]).unwrap();
         assert!(words == line && ignored.is_empty());
     }
