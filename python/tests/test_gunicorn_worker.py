@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -234,6 +235,21 @@ def test_settings_of_requests_are_tidegates(start_gunicorn, tmp_path):
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["status"] for line in lines] == [414, 200]
     assert "192.0.2.7" in json.dumps(lines[1])
+
+
+@pytest.mark.parametrize("target", ["app", "wsgi"])
+def test_the_access_log_is_opened_again_after_a_rotation(start_gunicorn, tmp_path, target):
+    log = tmp_path / "access.log"
+    server = start_gunicorn(target, f"--access-logfile={log}")
+    path = {"app": "/pid", "wsgi": "/process"}[target]
+    assert server.get(path).status == 200
+    log.rename(tmp_path / "rotated.log")
+    server.signal(signal.SIGUSR1)
+    end = time.monotonic() + 60
+    while not (log.exists() and log.stat().st_size) and time.monotonic() < end:
+        assert server.get(path).status == 200
+    server.stop()
+    assert json.loads(log.read_text().splitlines()[0])["status"] == 200
 
 
 def test_https(start_gunicorn, tmp_path):

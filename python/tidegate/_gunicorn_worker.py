@@ -10,6 +10,7 @@ import logging
 import os
 import select
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -162,6 +163,16 @@ class Worker(base.Worker):
                 self._control.shutdown(socket.SHUT_WR)
             except OSError:
                 # The worker has ended by itself.
+                pass
+
+    def handle_usr1(self, sig, frame) -> None:
+        super().handle_usr1(sig, frame)
+        command = json.dumps({"reopen_logs": True}).encode()
+        if self._control is not None:
+            try:
+                self._control.sendall(struct.pack("<I", len(command)) + command)
+            except OSError:
+                # The worker ends.
                 pass
 
     def handle_exit(self, sig, frame) -> None:
