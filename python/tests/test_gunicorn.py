@@ -111,6 +111,26 @@ def app(environ, start_response):
     return [os.environ.get("SHOP", "unset").encode()]
 
 
+def mounted(environ, start_response):
+    start_response("200 OK", [("content-type", "text/plain")])
+    return [f"{environ['SCRIPT_NAME']} {environ['PATH_INFO']}".encode()]
+
+
+@pytest.mark.parametrize("options", [{}, {"preload": True}, {"threads": "gevent"}])
+def test_the_mount_point_of_the_environment(start_server, write, options):
+    if options.get("threads") == "gevent":
+        pytest.importorskip("gevent")
+    path = write("raw_env = ['SCRIPT_NAME=/shop']\n")
+    server = start_server("test_gunicorn:mounted", "wsgi", config=path, **options)
+    assert server.get("/shop/cart").body == b"/shop /cart"
+
+
+def test_the_option_of_the_mount_point_wins(start_server):
+    server = start_server(
+        "test_gunicorn:mounted", "wsgi", env="SCRIPT_NAME=/shop", root_path="/other")
+    assert server.get("/other/cart").body == b"/other /cart"
+
+
 HOOKS = """
 import os
 

@@ -349,6 +349,9 @@ async def cancel(tasks: Iterable[asyncio.Task]) -> None:
 
 def run_wsgi(worker: "_tidegate.Worker", application, settings: dict) -> bool:
     """Runs a WSGI application until the process ends; returns whether all its threads ended."""
+    # gunicorn has no option for it, and reads this variable.
+    mounted_at = settings.get("root_path") or os.environ.get("SCRIPT_NAME", "")
+    settings = {**settings, "root_path": mounted_at}
     report = _errors.Reporter(worker, "WSGI")
     if settings.get("threads") == "gevent":
         runner = start_tasks(settings, report)
@@ -358,7 +361,7 @@ def run_wsgi(worker: "_tidegate.Worker", application, settings: dict) -> bool:
             stop_tasks(worker, runner)
     server = worker.wsgi(
         application,
-        root_path=settings.get("root_path") or "",
+        root_path=mounted_at,
         threads=settings.get("threads") or 0,
         multiprocess=(settings.get("processes") or 1) > 1,
         errors=_wsgi.Errors(),
