@@ -194,6 +194,44 @@ def test_a_busy_loop_is_not_a_blocking_call(start_server):
     assert not re.search(r"WARN .* stack=", server.log())
 
 
+def flask_app():
+    import flask
+
+    site = flask.Flask("shop")
+
+    @site.get("/")
+    def logs_and_fails():
+        site.logger.info("from the view")
+        raise LookupError("no such product")
+
+    return site
+
+
+def flask_with_a_format():
+    from flask.logging import default_handler
+
+    default_handler.setFormatter(logging.Formatter("OWN %(message)s"))
+    return flask_app()
+
+
+@pytest.mark.parametrize("options", [{}, {"preload": True}])
+def test_the_logger_of_flask_has_the_levels_and_the_format_of_the_server(start_server, options):
+    pytest.importorskip("flask")
+    server = start_server("test_logs:flask_app", "wsgi", factory=True, **options)
+    assert server.get("/").status == 500
+    process = r"app=main worker=0 process=\d+"
+    once(server, rf"{STAMP} INFO from the view {process} logger=shop$")
+    once(server, rf"{STAMP} ERROR Exception on / \[GET\] {process} logger=shop$")
+    once(server, r"^  LookupError: no such product$")
+
+
+def test_a_format_of_the_application_for_flask_is_not_changed(start_server):
+    pytest.importorskip("flask")
+    server = start_server("test_logs:flask_with_a_format", "wsgi", factory=True)
+    assert server.get("/").status == 500
+    once(server, rf"{STAMP} ERROR OWN from the view .*logger=tidegate.error$")
+
+
 @wsgi.part
 def wsgi_logs(environ, start_response):
     print("from a thread")

@@ -28,6 +28,9 @@ _lines: "Lines | None" = None
 
 LEVELS = {"WARNING": "warn", "CRITICAL": "error"}
 
+#: What Flask's own handler writes unless the application changes it.
+_FLASK_FORMAT = "[%(asctime)s] %(levelname)s in %(module)s: %(message)s"
+
 
 class Lines:
     """Formats events like the server: in text or JSON, with time, level and process."""
@@ -165,6 +168,18 @@ def configure(style: str, app: str, slot: int | None) -> None:
     logging.basicConfig = basic_config
     logging.captureWarnings(True)
     sys.stdout = StdoutEvents(sys.stdout, lines)
+
+
+def adopt_flask() -> None:
+    """Lets the handler that Flask adds where an application has none write in the format of the
+    server. To `wsgi.errors`, its lines would all be errors, and each line of a traceback one."""
+    handler = getattr(sys.modules.get("flask.logging"), "default_handler", None)
+    if _lines is None or handler is None:
+        return
+    formatter = handler.formatter
+    if type(formatter) is logging.Formatter and formatter._fmt == _FLASK_FORMAT:
+        handler.setStream(sys.stderr)
+        handler.setFormatter(Formatter(_lines))
 
 
 def configure_supervisor(style: str) -> None:

@@ -234,6 +234,7 @@ def load(settings: dict) -> object:
             logger.exception("the factory %s failed", settings["target"])
             kind = type(error).__name__
             raise StartupError(f"the factory {attributes!r} failed: {kind}: {error}") from None
+    _log.adopt_flask()
     if not callable(application):
         kind = type(application).__name__
         raise StartupError(
