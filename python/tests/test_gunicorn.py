@@ -131,6 +131,31 @@ def test_the_option_of_the_mount_point_wins(start_server):
     assert server.get("/other/cart").body == b"/other /cart"
 
 
+def directory(environ, start_response):
+    start_response("200 OK", [("content-type", "text/plain")])
+    return [os.getcwd().encode()]
+
+
+@pytest.mark.parametrize("source", ["file", "option", "variable"])
+def test_the_directory_of_the_workers(start_server, write, tmp_path, source):
+    """Relative paths of the application, and of other settings, are relative to it."""
+    (tmp_path / "below").mkdir()
+    settings = f"chdir = {str(tmp_path / 'below')!r}\n" if source == "file" else ""
+    options = {"option": {"chdir": tmp_path / "below"}}.get(source, {})
+    variables = {"GUNICORN_CMD_ARGS": f"--chdir {tmp_path}/below"} if source == "variable" else {}
+    server = start_server(
+        "test_gunicorn:directory", "wsgi", environment=variables,
+        config=write(f"accesslog = 'access.log'\n{settings}"), **options)
+    assert server.get("/").body == str(tmp_path / "below").encode()
+    assert (tmp_path / "below" / "access.log").exists()
+
+
+def test_a_directory_that_is_not_there_is_an_error(start_server, write):
+    server = start_server("test_gunicorn:app", "wsgi", ready=False, chdir="nowhere")
+    assert server.wait() == 2
+    assert "error: --chdir: nowhere is not a directory" in server.log()
+
+
 HOOKS = """
 import os
 

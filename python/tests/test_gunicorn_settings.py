@@ -35,7 +35,7 @@ FILES = {
         "proc_name = 'shop'\nraw_env = ['A=1', 'B=2']\nmax_requests = 1000\nthreads = 4\n"
         "max_requests_jitter = 50\npreload_app = True\nreload = False\nproxy_protocol = True\n"
         "forwarded_allow_ips = '*'\ncertfile = 'a.pem'\nkeyfile = 'a.key'\ndaemon = False\n",
-        ["--app-dir=/srv/shop", "--pid=a.pid", "--name=shop", "--env=A=1", "--env=B=2",
+        ["--pid=a.pid", "--name=shop", "--env=A=1", "--env=B=2",
          "--max-requests=1000", "--threads=4", "--max-requests-jitter=50", "--proxy-protocol",
          "--forwarded-allow-ips=*", "--ssl-certfile=a.pem", "--ssl-keyfile=a.key", "--umask=07",
          "--preload"],

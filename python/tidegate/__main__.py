@@ -38,12 +38,15 @@ def run(arguments: list[str], command: list[str]) -> int:
 
     try:
         arguments, configuration = _gunicorn.take(arguments)
-        if configuration is None:
-            return _tidegate.main(["tidegate", *arguments], command)
-        words, notes = configuration.options(arguments)
+        arguments, directory = _gunicorn.take_directory(arguments, configuration)
+        words, notes = configuration.options(arguments) if configuration else ([], [])
     except _gunicorn.ConfigurationError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    if directory is not None:
+        os.chdir(directory)
+    if configuration is None:
+        return _tidegate.main(["tidegate", *arguments], command)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     supervisor = _gunicorn.Supervisor(configuration)

@@ -279,14 +279,9 @@ def _request(environ: dict) -> SimpleNamespace:
 def take(arguments: list[str]) -> tuple[list[str], Configuration | None]:
     """Removes ``-c FILE`` of ``run`` from a command line and from ``GUNICORN_CMD_ARGS``, and
     executes the file. Without the option that is ``./gunicorn.conf.py``, if there is one."""
-    if arguments[:1] != ["run"] or any(word.endswith(".lua") for word in arguments):
+    if not _is_python(arguments):
         return arguments, None
-    arguments, path = _without_file(arguments)
-    others, other = _without_file(_words_of_variable())
-    if other is not None:
-        # Workers and the command line read the variable without it.
-        os.environ["GUNICORN_CMD_ARGS"] = shlex.join(others)
-    path = path or other
+    arguments, path = _taken(arguments, "--config", "-c")
     without = {"-h", "--help", "-i", "--interactive"}
     if path is None and os.path.isfile(DEFAULT) and not without & set(arguments):
         path = DEFAULT
@@ -301,6 +296,37 @@ def take(arguments: list[str]) -> tuple[list[str], Configuration | None]:
     return arguments, configuration
 
 
+def take_directory(
+    arguments: list[str],
+    configuration: Configuration | None,
+) -> tuple[list[str], str | None]:
+    """Removes ``--chdir DIR`` of ``run`` from a command line and from ``GUNICORN_CMD_ARGS``. As in
+    gunicorn, other relative paths are relative to it, except that of the file."""
+    if not _is_python(arguments):
+        return arguments, None
+    arguments, directory = _taken(arguments, "--chdir")
+    if directory is None and configuration is not None:
+        directory = configuration.cfg.chdir
+    if directory is not None and not os.path.isdir(directory):
+        raise ConfigurationError(f"--chdir: {directory} is not a directory")
+    return arguments, directory
+
+
+def _is_python(arguments: list[str]) -> bool:
+    """True for ``run`` with an application of Python."""
+    return arguments[:1] == ["run"] and not any(word.endswith(".lua") for word in arguments)
+
+
+def _taken(arguments: list[str], *names: str) -> tuple[list[str], str | None]:
+    """A command line without an option that has these names, and its value there or in
+    ``GUNICORN_CMD_ARGS``, which is left without it: the command line and workers read it too."""
+    arguments, value = _without(arguments, *names)
+    others, other = _without(_words_of_variable(), *names)
+    if other is not None:
+        os.environ["GUNICORN_CMD_ARGS"] = shlex.join(others)
+    return arguments, value or other
+
+
 def _words_of_variable() -> list[str]:
     """The words of ``GUNICORN_CMD_ARGS``; none if it is invalid, which the command line reports."""
     try:
@@ -309,19 +335,19 @@ def _words_of_variable() -> list[str]:
         return []
 
 
-def _without_file(words: list[str]) -> tuple[list[str], str | None]:
-    """A command line without the first ``-c FILE``, and its file."""
+def _without(words: list[str], long: str, short: str = "") -> tuple[list[str], str | None]:
+    """A command line without the first of an option, and its value."""
     for at, word in enumerate(words):
         rest = words[at + 1:]
-        if word in ("-c", "--config") and rest:
-            path, rest = rest[0], rest[1:]
-        elif word.startswith("--config="):
-            path = word.removeprefix("--config=")
-        elif word.startswith("-c") and len(word) > 2:
-            path = word[2:].removeprefix("=")
+        if word in (long, short) and rest:
+            value, rest = rest[0], rest[1:]
+        elif word.startswith(f"{long}="):
+            value = word.removeprefix(f"{long}=")
+        elif short and word.startswith(short) and len(word) > 2:
+            value = word[2:].removeprefix("=")
         else:
             continue
-        return words[:at] + rest, path
+        return words[:at] + rest, value
     return words, None
 
 

@@ -15,7 +15,6 @@ OPTIONS = {
     "graceful_timeout": "--graceful-timeout",
     "max_requests": "--max-requests",
     "max_requests_jitter": "--max-requests-jitter",
-    "chdir": "--app-dir",
     "pidfile": "--pid",
     "proc_name": "--name",
     "accesslog": "--access-log",
@@ -63,7 +62,7 @@ NEEDED = {
     "dogstatsd_tags": "statsd_host",
 }
 #: Settings that are converted below.
-CONVERTED = {"wsgi_app", "worker_class", "umask", "cert_reqs", "pythonpath", "loglevel"}
+CONVERTED = {"wsgi_app", "chdir", "worker_class", "umask", "cert_reqs", "pythonpath", "loglevel"}
 #: What the names of known worker classes begin with.
 _WORKER_CLASSES = ("gunicorn.", "uvicorn", "tidegate.")
 #: Settings that each worker reads from the file itself.
