@@ -62,6 +62,27 @@ def test_the_response_is_not_complete_without_its_trailers(server):
 
 
 @app.part
+async def framing_trailers(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200, "headers": [], "trailers": True})
+    await more(send, b"body", False)
+    for name in (b"content-length", b"transfer-encoding"):
+        fields = [(name, b"1")]
+        note(name.decode(), await outcome(
+            send({"type": "http.response.trailers", "headers": fields, "more_trailers": True})))
+    await send({"type": "http.response.trailers", "headers": []})
+
+
+def test_a_field_that_frames_a_message_is_no_trailer(server):
+    # RFC 9110 section 6.5.1.
+    with server.connect() as client:
+        client.send(request("GET", "/framing_trailers", TE))
+        response = client.response()
+        assert (response.body, response.trailers, response.complete) == (b"body", [], True)
+    for name in ("content-length", "transfer-encoding"):
+        assert "ValueError" in str(server.note(name))
+
+
+@app.part
 async def unannounced_trailers(scope, receive, send):
     await start(send)
     await more(send, b"body")
@@ -138,13 +159,14 @@ async def informational(scope, receive, send):
     await send(message)
     raised = [await outcome(send({**message, **wrong})) for wrong in (
         {"status": 102}, {"headers": [(b"link", b"</a>\r\nset-cookie: evil=1")]},
-        {"headers": [(b"content-length", b"3")]}, {"headers": [(b"link", b"a" * 17_000)]})]
+        {"headers": [(b"content-length", b"3")]}, {"headers": [(b"link", b"a" * 17_000)]},
+        {"headers": [(b"transfer-encoding", b"chunked")]})]
     await reply(send, [bool(one) for one in raised])
 
 
 def test_hints_in_the_form_of_gunicorn(server):
     response = server.get("/informational")
-    assert response.body == b"[true, true, true, true]"
+    assert response.body == b"[true, true, true, true, true]"
     assert [hint.status for hint in response.interim] == [103]
     assert response.interim[0].header("link") == "</style.css>; rel=preload"
     assert response.interim[0].header("x-first") == "1"

@@ -13,9 +13,7 @@ const HINT_BYTES_MAX: usize = 16 * 1024;
 
 /// Checks the fields of an early hint (RFC 8297), which has no content.
 pub(crate) fn check_hint(headers: &Headers) -> PyResult<()> {
-    if headers.contains(Known::ContentLength) {
-        return Err(PyValueError::new_err("an early hint has no content-length"));
-    }
+    check_framing(headers, "an early hint")?;
     let bytes: usize = headers.iter().map(|field| field.name.len() + field.value.len()).sum();
     if bytes > HINT_BYTES_MAX {
         return Err(PyValueError::new_err(format!(
@@ -23,6 +21,20 @@ pub(crate) fn check_hint(headers: &Headers) -> PyResult<()> {
         )));
     }
     Ok(())
+}
+
+/// Checks the fields of a trailer section.
+pub(crate) fn check_trailers(headers: &Headers) -> PyResult<()> {
+    check_framing(headers, "a trailer section")
+}
+
+/// Rejects fields that frame a message, where a recipient could take them for those of the response
+/// (RFC 9110 6.5.1, RFC 9112 6.1).
+fn check_framing(headers: &Headers, what: &str) -> PyResult<()> {
+    match headers.iter().find_map(|field| field.known.filter(|known| known.is_framing())) {
+        None => Ok(()),
+        Some(known) => Err(PyValueError::new_err(format!("{what} has no {}", known.as_str()))),
+    }
 }
 
 /// Appends a field; stores the value of Content-Length in `length`.

@@ -20,7 +20,7 @@ use super::messages::{Start, fields, flag, message, start, unexpected};
 use super::op_future::operation;
 use super::pending_ops::OpKind;
 use crate::bytes::with_bytes;
-use crate::fields::check_hint;
+use crate::fields::{check_hint, check_trailers};
 
 /// The exception for a body that is longer or shorter than declared.
 fn wrong_length(which: &str) -> PyErr {
@@ -165,6 +165,7 @@ impl Exchange {
     ) -> PyResult<()> {
         let mut more_fields = Headers::new();
         fields(message.get_item(intern!(py, "headers"))?, &mut more_fields)?;
+        check_trailers(&more_fields)?;
         let more = flag(message, intern!(py, "more_trailers"))?;
         let mut state = self.state.get();
         match std::mem::replace(&mut state.response, ResponseState::Done) {
