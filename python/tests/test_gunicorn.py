@@ -131,6 +131,27 @@ def test_the_option_of_the_mount_point_wins(start_server):
     assert server.get("/other/cart").body == b"/other /cart"
 
 
+LAZY = """
+def when_ready(server):
+    from hooks_of_the_shop import said
+    server.log.info("when_ready %s", said())
+
+def post_fork(server, worker):
+    from hooks_of_the_shop import said
+    worker.log.warning("post_fork %s", said())
+"""
+
+
+@pytest.mark.parametrize("options", [{}, {"preload": True}, {"chdir": "/"}])
+def test_hooks_import_modules_of_the_project_when_they_are_called(
+    start_server, write, tmp_path, options,
+):
+    (tmp_path / "hooks_of_the_shop.py").write_text("def said():\n    return 'imported'\n")
+    server = start_server("test_gunicorn:app", "wsgi", config=write(LAZY), **options)
+    server.line("when_ready imported")
+    server.line("post_fork imported")
+
+
 def directory(environ, start_response):
     start_response("200 OK", [("content-type", "text/plain")])
     return [os.getcwd().encode()]

@@ -52,10 +52,14 @@ class Configuration:
         self.path = path if module else os.path.abspath(path)
         if not module and (os.path.isdir(self.path) or not os.path.exists(self.path)):
             raise ConfigurationError(f"there is no file {path}")
+        # As in gunicorn, also for hooks, which import when they are called.
+        _import_from(os.getcwd(), 0)
+        if not module:
+            # With --chdir a worker executes the file in another directory.
+            _import_from(os.path.dirname(self.path), len(sys.path))
         try:
-            with _gunicorn_settings.importing(os.getcwd()):
-                self.values = (vars(importlib.import_module(module)) if module
-                               else runpy.run_path(self.path, run_name="__config__"))
+            self.values = (vars(importlib.import_module(module)) if module
+                           else runpy.run_path(self.path, run_name="__config__"))
         except BaseException as error:
             kind = type(error).__name__
             raise ConfigurationError(f"{path} cannot be executed: {kind}: {error}") from error
@@ -89,6 +93,12 @@ class Configuration:
         ``arguments`` is the command line without the file."""
         given = [*arguments, *_words_of_variable()]
         return _gunicorn_settings.options(self.path, self.values, given)
+
+
+def _import_from(directory: str, at: int) -> None:
+    """Lets modules of a directory be imported in this process."""
+    if directory not in sys.path:
+        sys.path.insert(at, directory)
 
 
 class _Settings:
