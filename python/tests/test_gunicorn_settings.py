@@ -153,6 +153,16 @@ def test_the_option_is_taken_from_the_command_line(write):
     assert _gunicorn.take(["up", "-c", "x"]) == (["up", "-c", "x"], None)
 
 
+def test_what_gunicorn_completes_is_completed(write):
+    path = write("wsgi_app = 'shop.wsgi'\n"
+                 "bind = ['0.0.0.0', '[::1]', 'tcp://a:1', '8001', 'unix:a', 'fd://3']\n")
+    arguments, configuration = _gunicorn.take(["run", "-c", path])
+    assert arguments == ["run", "shop.wsgi:application"]
+    assert configuration.options([])[0] == [
+        "--bind=0.0.0.0:8000", "--bind=[::1]:8000", "--bind=a:1", "--bind=8001", "--bind=unix:a",
+        "--bind=fd://3"]
+
+
 def test_the_options_without_a_value_are_known():
     command = [sys.executable, "-P", "-m", "tidegate", "run", "--help"]
     text = subprocess.run(command, capture_output=True, check=True, text=True).stdout

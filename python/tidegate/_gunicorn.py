@@ -302,7 +302,8 @@ def take(arguments: list[str]) -> tuple[list[str], Configuration | None]:
     application = configuration.cfg.wsgi_app
     # The application of the command line wins.
     if application and not _has_application(arguments[1:]):
-        arguments.append(application)
+        # gunicorn's name for it, where the setting has a module only.
+        arguments.append(application if ":" in application else f"{application}:application")
     return arguments, configuration
 
 

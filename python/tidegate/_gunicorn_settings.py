@@ -203,7 +203,8 @@ def _words(name: str, value: object) -> tuple[list[str], str | None]:
     if name in OPTIONS:
         return [f"{OPTIONS[name]}={value}"], None
     if name in REPEATED:
-        return [f"{REPEATED[name]}={one}" for one in listed(value)], None
+        values = [_with_port(one) if name == "bind" else one for one in listed(value)]
+        return [f"{REPEATED[name]}={one}" for one in values], None
     if name in BOUNDED:
         return _bounded(*BOUNDED[name], value)
     if name in FLAGS:
@@ -212,6 +213,13 @@ def _words(name: str, value: object) -> tuple[list[str], str | None]:
             return [f"{FLAGS[name]}={value}"], None
         return [FLAGS[name]] if word in ("true", "1") else [], None
     return [], None
+
+
+def _with_port(bind: str) -> str:
+    """An address as an option has it: gunicorn has a port for one without."""
+    bind = bind.removeprefix("tcp://")
+    has_host_only = bind.endswith("]") or not (":" in bind or bind.isdecimal())
+    return f"{bind}:8000" if has_host_only else bind
 
 
 def _bounded(
