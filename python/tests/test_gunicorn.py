@@ -300,7 +300,7 @@ def when_ready(server):
     server.log.info("at %s %s %s", server.address, server.num_workers, server.cfg.timeout)
 
 def post_request(worker, reqMORE):
-    worker.log.warning("served %s", req.path)
+    worker.log.warning("served %s %s %s", req.path, req.uri, dict(req.headers)["CONTENT-LENGTH"])
 """
 
 
@@ -309,8 +309,8 @@ def test_hooks_read_what_gunicorn_has_and_have_fewer_parameters(start_server, wr
     path = write(READERS.replace("MORE", more))
     server = start_server("test_gunicorn:app", "wsgi", config=path)
     server.line(r"at \[\('127.0.0.1', 8000\)\] 1 30")
-    server.get("/shop")
-    server.line("served /shop")
+    server.ask("POST", "/a%20shop?b", body=b"12")
+    server.line(r"served /a%20shop /a%20shop\?b 2")
 
 
 def raises(environ, start_response):

@@ -273,14 +273,15 @@ class _Body:
 
 def _request(environ: dict) -> SimpleNamespace:
     """The ``req`` of hooks: what they read of it for logs and measurements."""
-    path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
-    fields = [(name[5:].replace("_", "-"), value) for name, value in environ.items()
-              if name.startswith("HTTP_")]
+    fields = [(name.removeprefix("HTTP_").replace("_", "-"), value)
+              for name, value in environ.items()
+              if name.startswith("HTTP_") or name in ("CONTENT_TYPE", "CONTENT_LENGTH")]
     return SimpleNamespace(
         method=environ["REQUEST_METHOD"],
-        path=path,
-        query=query,
-        uri=f"{path}?{query}" if query else path,
+        # As they were sent, and below the mount point.
+        path=environ["RAW_URI"].partition("?")[0],
+        query=environ["QUERY_STRING"],
+        uri=environ["RAW_URI"],
         headers=fields,
         remote_addr=(environ.get("REMOTE_ADDR", ""), environ.get("REMOTE_PORT", "")),
     )
