@@ -230,7 +230,7 @@ impl Run {
         };
         let directory = Path::new(&self.program).parent().unwrap_or(Path::new(""));
         let directory = if directory == Path::new("") { Path::new(".") } else { directory };
-        if let Some(rules) = self.lifecycle.dev_reload(directory, "*.lua") {
+        if let Some(rules) = self.lifecycle.dev_reload(directory, "*.lua")? {
             lua_reload::begin_again_on_change(rules)?;
         }
         let program = Program {

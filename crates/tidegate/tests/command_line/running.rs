@@ -201,6 +201,8 @@ fn what_is_not_there_or_not_for_lua_is_reported() {
         (&["app:app", "--app-dir", "nowhere"][..], "nowhere is not a directory"),
         (&["app:app", "--log-config", "log.json"], "there is no file log.json"),
         (&["app:app", "--reload-dir", "."], "--reload"),
+        (&["app:app", "--reload", "--reload-dir", "nowhere"], "nowhere is not a directory"),
+        (&["app:app", "--reload", "--reload-extra-file", "no"], "there is no file no"),
         (&["app:app", "--access-log-format", "%(x)s"], "%(x)s is not a known atom"),
         (&["app:app", "--uds-permissions", "999"], "not a mode of a file"),
         (&["app:app", "--user", "no-such-user"], "there is no user \"no-such-user\""),

@@ -6,6 +6,7 @@ use net::{ErrorLog, Identity};
 use server::{DevReload, Policy};
 use settings::{Duration, Size};
 
+use super::python::{directory, file};
 use super::values;
 use crate::failure::Failure;
 
@@ -164,8 +165,18 @@ impl LifecycleOptions {
     }
 
     /// Returns the watched directories and patterns; by default the directory of the application,
-    /// and the pattern of its language.
-    pub(super) fn dev_reload(&self, app_dir: &Path, sources: &str) -> Option<DevReload> {
+    /// and the pattern of its language. What does not exist would never change.
+    pub(super) fn dev_reload(
+        &self,
+        app_dir: &Path,
+        sources: &str,
+    ) -> Result<Option<DevReload>, Failure> {
+        for path in &self.reload_dir {
+            directory(path)?;
+        }
+        for path in &self.reload_extra_file {
+            file(path)?;
+        }
         let directories = match self.reload_dir.as_slice() {
             [] => vec![app_dir.to_owned()],
             named => named.to_vec(),
@@ -174,6 +185,6 @@ impl LifecycleOptions {
         let exclude = self.reload_exclude.clone();
         let files = self.reload_extra_file.clone();
         let delay = self.reload_delay.map(Duration::get).unwrap_or_default();
-        self.reload.then_some(DevReload { directories, include, exclude, files, delay })
+        Ok(self.reload.then_some(DevReload { directories, include, exclude, files, delay }))
     }
 }

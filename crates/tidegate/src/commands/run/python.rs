@@ -35,6 +35,8 @@ impl Run {
             )));
         }
         self.check_preload()?;
+        let app_dir = self.application.app_dir.as_deref().unwrap_or(Path::new("."));
+        let reload = self.lifecycle.dev_reload(app_dir, "*.py")?;
         let mut python = self.python()?;
         python["gunicorn"] = json!(host.configured.as_ref().map(|(file, _)| file));
         let sources = self.listeners()?;
@@ -63,7 +65,6 @@ impl Run {
         self.create_log("--access-log", self.access_log.as_deref(), identity)?;
         let _pid_file = self.prepare_process()?;
         let error_log = self.redirect(identity)?;
-        let app_dir = self.application.app_dir.as_deref().unwrap_or(Path::new("."));
         let program = self.program.clone();
         let scheme = self.tls.scheme();
         let on_ready = host.on_ready.clone();
@@ -84,7 +85,7 @@ impl Run {
             listeners: (0..).map(listener_name).zip(sources).collect(),
             workers: self.processes()?,
             policy: Policy { aborts_first: host.aborts_first, ..self.lifecycle.policy() },
-            reload: self.lifecycle.dev_reload(app_dir, "*.py"),
+            reload,
             admin: self.admin.as_ref().map(bind).transpose()?,
             log_level: self.serving.log_level(),
             log_format: self.serving.log_format(),
@@ -337,7 +338,7 @@ fn absolute(path: &Path) -> Result<String, Failure> {
     })
 }
 
-fn directory(path: &Path) -> Result<String, Failure> {
+pub(super) fn directory(path: &Path) -> Result<String, Failure> {
     match path.is_dir() {
         true => absolute(path),
         false => Err(Failure::Wrong(format!("{} is not a directory", path.display()))),
