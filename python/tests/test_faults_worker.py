@@ -9,7 +9,7 @@ import time
 import pytest
 
 from client import chunk, request
-from hosting import KIND
+from hosting import IS_BEHIND_GATEWAY, KIND
 from load import Load
 from stage import Stage, WsgiStage, more, note, reply, start, whole_body
 
@@ -273,6 +273,16 @@ def test_aborted_connections_are_counted(start_server):
     assert match[1] == "3"
     assert int(match[2]) >= 1000
     assert "INFO drained" not in server.log()
+
+
+@pytest.mark.skipif(IS_BEHIND_GATEWAY, reason="the processes of an application have no group")
+def test_a_signal_to_all_processes_ends_the_server_without_errors(start_server):
+    """As systemd sends it without KillMode=mixed."""
+    server = start_server("test_faults_worker:app", workers=2)
+    server.line("a worker process is ready", 2)
+    os.killpg(server.process.pid, signal.SIGTERM)
+    assert server.wait() == 0
+    assert " ERROR " not in server.log()
 
 
 def test_a_draining_embedded_server_accepts_no_connection():

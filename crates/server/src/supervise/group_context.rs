@@ -174,6 +174,11 @@ impl GroupContext {
         self.telemetry.marks().add(kind, &format!("a process of app {} {what}", self.name));
     }
 
+    /// True if the shared sockets are closed: no process can be started any more.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(&self.sockets, WorkerSockets::Shared(shared) if shared.borrow().is_none())
+    }
+
     pub(super) fn first_failed(&self, why: &str) {
         self.first.send_if_modified(|first| {
             let is_first = *first == FirstStart::Coming;

@@ -229,14 +229,17 @@ pub(crate) async fn keep_filled(group: Rc<GroupContext>, slot: Rc<WorkerSlot>) {
             Ok(running) => serve(&group, &slot, running, &mut back_off, request).await,
             Err(_) if slot.is_given_up() => break,
             Err(why) => {
-                slot.count(&group, RestartReason::Start);
-                event!(
-                    Level::Error,
-                    "a worker process could not be started",
-                    app = group.name,
-                    worker = slot.index,
-                    because = why
-                );
+                // A server that stops has closed its sockets, and gives up the slots next.
+                if !group.is_closed() {
+                    slot.count(&group, RestartReason::Start);
+                    event!(
+                        Level::Error,
+                        "a worker process could not be started",
+                        app = group.name,
+                        worker = slot.index,
+                        because = why
+                    );
+                }
                 if let Some(request) = request {
                     // The requester may have timed out.
                     let _ = request.done.send(result);
