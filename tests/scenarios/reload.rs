@@ -2,7 +2,7 @@
 //! what is wrong is refused whole.
 
 use crate::load::{AfterClose, Load, Tally};
-use scenarios::{Connection, Tidegate, Upstream, eventually};
+use scenarios::{Connection, Launch, Tidegate, Upstream, eventually, free_port};
 use std::time::Duration;
 
 const TOKEN: &str = "an-admin-token-of-some-length";
@@ -355,4 +355,45 @@ fn a_listener_that_is_renamed_or_kept_keeps_its_socket() {
     reload(&server, &config(3, &upstream, ""));
     assert_eq!(server.exchange("web", get("/version")).text(), "3");
     assert!(!std::path::Path::new(&socket).exists(), "a socket without a listener is removed");
+}
+
+/// An address of a listener, a stream and a program, in any order: no connection is refused.
+#[test]
+fn an_address_passes_between_listeners_streams_and_programs() {
+    const PROGRAM: &str = r#"return function(connection)
+  connection:read("\r\n\r\n")
+  connection:write("HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\nprogram")
+end"#;
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nstream");
+    let address: std::net::SocketAddr = ([127, 0, 0, 1], free_port()).into();
+    let other = free_port();
+    let with = |kind: &str, version| {
+        let section = match kind {
+            "stream" => format!("streams: [{{ bind: \"{address}\", upstream: app }}]"),
+            "program" => format!("programs: [{{ bind: \"{address}\", lua: program.lua }}]"),
+            _ => format!("streams: [{{ bind: \"127.0.0.1:{other}\", upstream: app }}]"),
+        };
+        let listener = match kind {
+            "listener" => format!(", moving: {{ bind: \"{address}\" }}"),
+            _ => String::new(),
+        };
+        let route = "  - { match: { path: /kind }, handler: { respond: { body: listener } } }";
+        let web = "{ web: { bind: \"127.0.0.1:0\" }";
+        let text = config(version, &upstream, route).replace(web, &format!("{web}{listener}"));
+        format!("{text}{section}\n")
+    };
+    let first = with("listener", 0);
+    let server = Launch::new(&first).file("program.lua", PROGRAM).start();
+    server.address("web");
+    let kinds = ["stream", "listener", "program", "stream", "program", "listener"];
+    for (kind, version) in kinds.into_iter().zip(1..) {
+        reload(&server, &with(kind, version));
+        // More than one for each worker.
+        for _ in 0..8 {
+            let mut client = Connection::to(address);
+            client.send("GET /kind HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+            assert_eq!(client.read_response().text(), kind, "version {version}");
+        }
+    }
+    assert!(!server.log().iter().any(|line| line.contains("socket_missing")));
 }

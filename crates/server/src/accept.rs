@@ -74,8 +74,9 @@ pub(crate) struct ReserveCapacity {
     pub(crate) limiter: Arc<ConnectionLimiter>,
 }
 
-/// Accepts until the loop is stopped; then accepts what is queued and closes the listener.
-pub(crate) async fn accept(listener: Listener, context: AcceptContext) {
+/// Accepts until the loop is stopped; then accepts what is queued and closes the listener, unless
+/// another loop accepts on it from now on.
+pub(crate) async fn accept(listener: Rc<Listener>, context: AcceptContext) {
     let local = Rc::new(listener.local().clone());
     let refusals = Rc::new(Cell::new(0));
     loop {
@@ -112,6 +113,7 @@ pub(crate) async fn accept(listener: Listener, context: AcceptContext) {
             }
         }
     }
+    let Some(listener) = Rc::into_inner(listener) else { return };
     match listener.drain() {
         Ok(queued) => {
             for accepted in queued {

@@ -151,7 +151,7 @@ impl AdminListener {
             stop: stop.clone(),
             balance: None,
         };
-        net::task::spawn_local(accept(listener, context));
+        net::task::spawn_local(accept(Rc::new(listener), context));
         Ok((local, OpenListener { service, reserve, stop }))
     }
 

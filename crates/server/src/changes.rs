@@ -38,9 +38,9 @@ pub(crate) fn waiting(before: &ServerPlan, after: &ServerPlan) -> Vec<String> {
             "admin.consumer_changes is read at start: the file changes with a restart".to_owned(),
         );
     }
-    for listener in &after.listeners {
+    for listener in after.sockets() {
         let kept = |old: &&ListenerPlan| key(old) == key(listener);
-        if before.listeners.iter().find(kept).is_some_and(|old| old.options != listener.options) {
+        if before.sockets().find(kept).is_some_and(|old| old.options != listener.options) {
             lines.push(format!(
                 "listener \"{}\" keeps its socket: backlog, nodelay and keepalive change with a \
                  restart",

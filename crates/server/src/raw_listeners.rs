@@ -2,14 +2,14 @@
 //! raw TCP programs.
 //!
 //! A socket that a new plan keeps is not touched: its next connection goes to the new handler, open
-//! connections stay with their handler.
+//! connections stay with their handler. It may pass from one kind of handler to another.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -17,8 +17,8 @@ use bytes::Bytes;
 use lua_host::RawProgram;
 use net::{Accepted, Bind, BoundSocket, Datagram, Listener, is_exhausted};
 use streams::{Sessions, StreamService};
-use telemetry::event_limited;
 use telemetry::log::Level;
+use telemetry::{event, event_limited};
 
 use crate::accept::{EXHAUSTED_PAUSE, StopSignal};
 use crate::connection_limiter::{ConnectionLimiter, Permit};
@@ -26,7 +26,7 @@ use crate::descriptors::IdleCloser;
 
 /// A socket on the worker's event loop.
 pub(crate) enum AdoptedSocket {
-    Listener(Listener),
+    Listener(Rc<Listener>),
     Datagram(Datagram),
 }
 
@@ -34,9 +34,20 @@ impl AdoptedSocket {
     pub(crate) fn adopt(socket: BoundSocket) -> std::io::Result<AdoptedSocket> {
         match socket.is_datagram()? {
             true => socket.adopt_datagram().map(AdoptedSocket::Datagram),
-            false => socket.adopt().map(AdoptedSocket::Listener),
+            false => socket.adopt().map(Rc::new).map(AdoptedSocket::Listener),
         }
     }
+}
+
+/// Reports that a socket of the plan is not there.
+pub(crate) fn report_missing(key: &str) {
+    event!(
+        Level::Error,
+        "an address is not served: its socket is missing",
+        event = "socket_missing",
+        address = key,
+        advice = "restart the server"
+    );
 }
 
 /// The permits of a connection: of its listener and of the whole server.
@@ -111,34 +122,50 @@ impl<H> Default for RawListeners<H> {
 
 struct OpenSocket<H> {
     handler: RefCell<Rc<H>>,
+    /// Of TCP and Unix sockets; owned by the accept loop.
+    listener: Weak<Listener>,
     limiters: [Arc<ConnectionLimiter>; 2],
     idle_closer: Rc<IdleCloser>,
     stop: StopSignal,
 }
 
 impl<H: RawHandler + 'static> RawListeners<H> {
-    /// Opens, replaces and closes listeners as the plan says; `take` returns the adopted socket of
-    /// a key.
+    /// Stops the listeners that have no handler any more, and returns their sockets, each for
+    /// another kind of handler.
+    pub(crate) fn close_others(
+        &mut self,
+        handlers: &[(String, Rc<H>)],
+    ) -> Vec<(String, AdoptedSocket)> {
+        let is_wanted = |key: &String| handlers.iter().any(|(wanted, _)| wanted == key);
+        let gone: Vec<String> = self.open.keys().filter(|key| !is_wanted(key)).cloned().collect();
+        let close = |key: String| Some((key.clone(), self.close_one(&key)?));
+        gone.into_iter().filter_map(close).collect()
+    }
+
+    /// Opens and replaces listeners as the plan says; `take` returns the adopted socket of a key.
     pub(crate) fn follow(
         &mut self,
         handlers: Vec<(String, Rc<H>)>,
         idle_closer: &Rc<IdleCloser>,
         mut take: impl FnMut(&str) -> (Option<AdoptedSocket>, [Arc<ConnectionLimiter>; 2]),
     ) {
-        let is_wanted = |key: &String| handlers.iter().any(|(wanted, _)| wanted == key);
-        let gone: Vec<String> = self.open.keys().filter(|key| !is_wanted(key)).cloned().collect();
-        for key in gone {
-            self.close_one(&key);
-        }
         for (key, handler) in handlers {
             if let Some(open) = self.open.get(&key) {
                 let before = open.handler.replace(handler);
                 self.closing.borrow_mut().push(before);
                 continue;
             }
-            let (Some(socket), limiters) = take(&key) else { continue };
+            let (Some(socket), limiters) = take(&key) else {
+                report_missing(&key);
+                continue;
+            };
+            let listener = match &socket {
+                AdoptedSocket::Listener(listener) => Rc::downgrade(listener),
+                AdoptedSocket::Datagram(_) => Weak::new(),
+            };
             let open = Rc::new(OpenSocket {
                 handler: RefCell::new(handler),
+                listener,
                 limiters,
                 idle_closer: idle_closer.clone(),
                 stop: StopSignal::default(),
@@ -156,11 +183,11 @@ impl<H: RawHandler + 'static> RawListeners<H> {
         self.closing.borrow_mut().retain(|handler| handler.connections() > 0);
     }
 
-    fn close_one(&mut self, key: &str) {
-        if let Some(open) = self.open.remove(key) {
-            open.stop.stop();
-            self.closing.borrow_mut().push(open.handler.borrow().clone());
-        }
+    fn close_one(&mut self, key: &str) -> Option<AdoptedSocket> {
+        let open = self.open.remove(key)?;
+        open.stop.stop();
+        self.closing.borrow_mut().push(open.handler.borrow().clone());
+        open.listener.upgrade().map(AdoptedSocket::Listener)
     }
 
     /// Stops accepting.
@@ -193,8 +220,8 @@ impl<H: RawHandler> OpenSocket<H> {
     }
 }
 
-/// Accepts until the loop is stopped; then accepts what is queued.
-async fn accept<H: RawHandler>(listener: Listener, open: Rc<OpenSocket<H>>) {
+/// Accepts until the loop is stopped; then accepts what is queued, unless another loop does.
+async fn accept<H: RawHandler>(listener: Rc<Listener>, open: Rc<OpenSocket<H>>) {
     let local = Rc::new(listener.local().clone());
     loop {
         let accepted = poll_fn(|cx| {
@@ -216,6 +243,7 @@ async fn accept<H: RawHandler>(listener: Listener, open: Rc<OpenSocket<H>>) {
             }
         }
     }
+    let Some(listener) = Rc::into_inner(listener) else { return };
     for accepted in listener.drain().into_iter().flatten() {
         open.admit(accepted, &local);
     }

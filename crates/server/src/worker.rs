@@ -6,7 +6,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ use crate::descriptors::IdleCloser;
 use crate::instance::{self, Instance, credential_places};
 use crate::listeners::key;
 use crate::logs::AccessEnd;
-use crate::raw_listeners::{AdoptedSocket, RawListeners};
+use crate::raw_listeners::{AdoptedSocket, RawListeners, report_missing};
 
 /// Interval at which a draining worker checks whether its connections have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
@@ -65,6 +65,8 @@ pub(crate) struct Serving {
 struct OpenListener {
     name: Rc<RefCell<Rc<str>>>,
     service: Rc<Service>,
+    /// Owned by the accept loop.
+    socket: Weak<Listener>,
     stop: Rc<StopSignal>,
 }
 
@@ -171,38 +173,40 @@ impl Worker {
         let instance = Instance::build(&serving.plan, &self.context, access.clone(), tracer).await;
         self.lua = Some(lua);
         instance.serve_within(&subrequests);
+        let wanted: Vec<String> = plan.listeners.iter().map(key).collect();
+        let streams = plan.streams.iter().map(|(listener, stream)| {
+            (key(listener), StreamService::build(stream, &self.context, access.clone()))
+        });
+        let streams: Vec<_> = streams.collect();
+        let programs = plan
+            .programs
+            .iter()
+            .map(|(listener, program)| (key(listener), RawProgram::build(program, &self.context)));
+        let programs: Vec<_> = programs.collect();
         let mut sockets = std::mem::take(&mut self.adopted);
-        let wanted: Vec<String> = serving.plan.listeners.iter().map(key).collect();
-        let gone: Vec<String> =
-            self.listeners.keys().filter(|key| !wanted.contains(key)).cloned().collect();
-        for key in gone {
-            self.close(&key);
-        }
-        for (listener, key) in serving.plan.listeners.iter().zip(wanted) {
+        sockets.extend(self.close_others(&wanted));
+        sockets.extend(self.streams.close_others(&streams));
+        sockets.extend(self.programs.close_others(&programs));
+        let limiters = |key: &str| {
+            let own = serving.limiters.get(key).unwrap_or(&serving.server_limiter);
+            [own.clone(), serving.server_limiter.clone()]
+        };
+        for (listener, key) in plan.listeners.iter().zip(wanted) {
             let edge = Rc::new(instance.edge(listener));
             let name: Rc<str> = Rc::from(&*listener.name);
             if let Some(open) = self.listeners.get(&key) {
                 open.service.replace_snapshot(edge);
                 *open.name.borrow_mut() = name;
             } else if let Some(AdoptedSocket::Listener(socket)) = sockets.remove(&key) {
-                let own = serving.limiters.get(&key).unwrap_or(&serving.server_limiter);
-                let limiters = [own.clone(), serving.server_limiter.clone()];
+                let limiters = limiters(&key);
                 self.open(key, socket, name, edge, limiters);
+            } else {
+                report_missing(&key);
             }
         }
-        let mut take = |key: &str| {
-            let own = serving.limiters.get(key).unwrap_or(&serving.server_limiter);
-            (sockets.remove(key), [own.clone(), serving.server_limiter.clone()])
-        };
-        let streams = serving.plan.streams.iter().map(|(listener, stream)| {
-            (key(listener), StreamService::build(stream, &self.context, access.clone()))
-        });
-        self.streams.follow(streams.collect(), &self.idle_closer, &mut take);
-        let programs =
-            serving.plan.programs.iter().map(|(listener, program)| {
-                (key(listener), RawProgram::build(program, &self.context))
-            });
-        self.programs.follow(programs.collect(), &self.idle_closer, &mut take);
+        let mut take = |key: &str| (sockets.remove(key), limiters(key));
+        self.streams.follow(streams, &self.idle_closer, &mut take);
+        self.programs.follow(programs, &self.idle_closer, &mut take);
         self.closing.retain(|service| service.open_connections() > 0);
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = serving.plan.version.clone();
         let _ = serving.done.send(());
@@ -211,7 +215,7 @@ impl Worker {
     fn open(
         &mut self,
         key: String,
-        listener: Listener,
+        listener: Rc<Listener>,
         name: Rc<str>,
         edge: Rc<ListenerSnapshot>,
         limiters: [Arc<ConnectionLimiter>; 2],
@@ -229,16 +233,26 @@ impl Worker {
             stop: stop.clone(),
             balance: self.balance.clone(),
         };
+        let socket = Rc::downgrade(&listener);
         net::task::spawn_local(accept(listener, accept_context));
-        self.listeners.insert(key, OpenListener { name, service, stop });
+        self.listeners.insert(key, OpenListener { name, service, socket, stop });
     }
 
-    fn close(&mut self, key: &str) {
-        if let Some(open) = self.listeners.remove(key) {
-            open.stop.stop();
-            open.service.drain();
-            self.closing.push(open.service);
-        }
+    /// Closes the listeners that are not wanted, and returns their sockets, each for another kind
+    /// of handler.
+    fn close_others(&mut self, wanted: &[String]) -> Vec<(String, AdoptedSocket)> {
+        let gone: Vec<String> =
+            self.listeners.keys().filter(|key| !wanted.contains(key)).cloned().collect();
+        let close = |key: String| Some((key.clone(), self.close(&key)?));
+        gone.into_iter().filter_map(close).collect()
+    }
+
+    fn close(&mut self, key: &str) -> Option<AdoptedSocket> {
+        let open = self.listeners.remove(key)?;
+        open.stop.stop();
+        open.service.drain();
+        self.closing.push(open.service);
+        open.socket.upgrade().map(AdoptedSocket::Listener)
     }
 
     async fn drain(&mut self) {
