@@ -3,7 +3,8 @@
 
 use crate::setup::fingerprint;
 use scenarios::{Authority, Exit, Launch, Process, Tidegate};
-use std::process::Command;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
 
 /// `listed` are the certificates of the filter, `alice` the one of that consumer.
 fn config(listed: &str, alice: &str) -> String {
@@ -123,4 +124,87 @@ fn a_reload_changes_whose_a_certificate_is() {
     assert_eq!(site.seen(Some("alice"), "/consumers"), "403");
     assert_eq!(site.seen(Some("alice"), "/listed"), "owner");
     assert_eq!(site.seen(Some("bob"), "/listed"), "403");
+}
+
+/// A connection of `openssl s_client`, without a certificate, that is kept open.
+struct Anonymous(std::process::Child);
+
+impl Anonymous {
+    fn connect(site: &Site, listener: &str) -> Anonymous {
+        let address = site.0.address(listener).to_string();
+        let mut client = Command::new("openssl");
+        client.args(["s_client", "-quiet", "-servername", "a.test", "-connect", &address]);
+        client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Anonymous(client.spawn().expect("openssl"))
+    }
+
+    /// Sends a request, if the connection is open.
+    fn send(&mut self, request: &str) {
+        // The process ends with the connection.
+        let _ = self.0.stdin.as_mut().expect("a pipe").write_all(request.as_bytes());
+    }
+
+    /// What arrives until this text.
+    fn read_until(&mut self, end: &str) -> String {
+        let (mut text, mut byte) = (Vec::new(), [0]);
+        let output = self.0.stdout.as_mut().expect("a pipe");
+        while !text.ends_with(end.as_bytes()) {
+            output.read_exact(&mut byte).expect("another byte");
+            text.push(byte[0]);
+        }
+        String::from_utf8(text).expect("text")
+    }
+
+    /// Waits until the server has closed the connection.
+    fn read_to_end(&mut self) -> String {
+        let mut text = String::new();
+        self.0.stdout.as_mut().expect("a pipe").read_to_string(&mut text).expect("text");
+        text
+    }
+}
+
+impl Drop for Anonymous {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn connections_end_when_another_certificate_is_demanded_and_not_otherwise() {
+    const GET: &str = "GET /healthz HTTP/1.1\r\nhost: a.test\r\n\r\n";
+    let site = Site::start();
+    site.0.address("web");
+    let admin = "admin: { bind: \"127.0.0.1:0\" }";
+    let secure = "admin: { bind: \"127.0.0.1:0\", hosts: [a.test], tls: { certificates: \
+        [{ cert: a.pem, key: a.key }], client_auth: { ca: ca.pem, mode: optional } } }";
+    let text = config("{ consumer: a, name: b }", "alice").replace(admin, secure);
+    let reload = |text: &str| {
+        let loaded = || {
+            let log = site.0.log();
+            log.iter().filter(|line| line.contains("configuration in use")).count()
+        };
+        let before = loaded();
+        site.0.rewrite_config(text);
+        scenarios::eventually("the configuration is in use", || loaded() > before);
+    };
+    for listener in ["web", "admin"] {
+        reload(&text);
+        let mut client = Anonymous::connect(&site, listener);
+        client.send(GET);
+        client.read_until("\r\n\r\n");
+        reload(&text.replace("/consumers", "/others"));
+        client.send(GET);
+        assert!(client.read_until("\r\n\r\n").contains("HTTP/1.1"), "it stays open");
+        reload(&text.replace("mode: optional", "mode: required"));
+        scenarios::eventually("a client needs a certificate", || {
+            let mut other = Anonymous::connect(&site, listener);
+            other.send(&GET.replace("\r\n\r\n", "\r\nconnection: close\r\n\r\n"));
+            other.read_to_end().is_empty()
+        });
+        // A connection that ends may serve the request that was on its way.
+        client.send(&GET.repeat(3));
+        let responses = client.read_to_end().matches("HTTP/1.1 ").count();
+        assert!(responses <= 1, "{listener}: {responses} responses");
+    }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use net::WakeHandle;
 use net::clock::Moment;
+use net::tls::ClientAuth;
 use slab::Slab;
 use telemetry::WorkerMetrics;
 use wire::h1::HeadLimits;
@@ -61,6 +62,17 @@ pub struct ListenerSnapshot {
     /// Traces requests, if the configuration asks for it, and records those that a client of the
     /// live log watches.
     pub tracer: Option<Rc<Tracer>>,
+}
+
+impl ListenerSnapshot {
+    /// True if it demands the same of clients' certificates: their connections may stay.
+    pub fn has_client_auth_of(&self, other: &ListenerSnapshot) -> bool {
+        self.client_auth() == other.client_auth()
+    }
+
+    fn client_auth(&self) -> Option<&ClientAuth> {
+        self.tls.as_ref()?.server.options().client_auth.as_ref()
+    }
 }
 
 /// The state that the connections of one listener on one worker share.

@@ -5,7 +5,7 @@
 //! short, and when all permits are taken a reserve with shorter time-outs remains.
 
 use std::cell::RefCell;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +46,8 @@ pub(crate) struct AdminListener {
 }
 
 struct OpenListener {
+    /// Owned by the accept loop.
+    socket: Weak<Listener>,
     service: Rc<Service>,
     reserve: Rc<Service>,
     stop: Rc<StopSignal>,
@@ -58,6 +60,10 @@ impl OpenListener {
     fn replace_snapshots(&self, ListenerSnapshots([snapshot, reserve]): &ListenerSnapshots) {
         self.service.replace_snapshot(snapshot.clone());
         self.reserve.replace_snapshot(reserve.clone());
+    }
+
+    fn has_client_auth_of(&self, ListenerSnapshots([snapshot, _]): &ListenerSnapshots) -> bool {
+        self.service.snapshot().has_client_auth_of(snapshot)
     }
 
     fn close(&self) {
@@ -107,10 +113,15 @@ impl AdminListener {
             Some(listening) => tcp.replace(self.open(listening, snapshots)?),
             None if admin.bind.is_none() => tcp.take(),
             None => {
-                if let Some((_, open)) = &*tcp {
-                    open.replace_snapshots(snapshots);
+                let open = tcp.as_ref().map(|(_, open)| open);
+                let changed = open.filter(|open| !open.has_client_auth_of(snapshots));
+                if let Some(socket) = changed.and_then(|open| open.socket.upgrade()) {
+                    // Its connections end: they have not shown what is demanded now.
+                    tcp.replace(self.open_on(socket, snapshots))
+                } else {
+                    open.into_iter().for_each(|open| open.replace_snapshots(snapshots));
+                    None
                 }
-                None
             }
         };
         if let Some((_, old)) = old {
@@ -132,6 +143,15 @@ impl AdminListener {
         let socket = listening.into_sockets().pop().ok_or("admin API: no socket")?;
         let listener: Listener =
             socket.adopt().map_err(|error| format!("admin API on {local}: {error}"))?;
+        Ok(self.open_on(Rc::new(listener), snapshots))
+    }
+
+    fn open_on(
+        &self,
+        listener: Rc<Listener>,
+        snapshots: &ListenerSnapshots,
+    ) -> (Bind, OpenListener) {
+        let local = listener.local().clone();
         let ListenerSnapshots([snapshot, hurried]) = snapshots;
         let service = Service::new(snapshot.clone(), self.metrics.clone());
         let reserve = Service::new(hurried.clone(), self.metrics.clone());
@@ -151,8 +171,9 @@ impl AdminListener {
             stop: stop.clone(),
             balance: None,
         };
-        net::task::spawn_local(accept(Rc::new(listener), context));
-        Ok((local, OpenListener { service, reserve, stop }))
+        let socket = Rc::downgrade(&listener);
+        net::task::spawn_local(accept(listener, context));
+        (local, OpenListener { socket, service, reserve, stop })
     }
 
     fn snapshots(&self, plan: &ServerPlan, tls: Option<&config::ListenerTls>) -> ListenerSnapshots {

@@ -10,7 +10,7 @@ use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use config::ServerPlan;
+use config::{ListenerPlan, ServerPlan};
 use http_server::{ListenerSnapshot, LiveLog, Service};
 use lua_host::{ProfileKind, RawProgram, WorkerProfile};
 use message::TraceQueue;
@@ -173,7 +173,8 @@ impl Worker {
         let instance = Instance::build(&serving.plan, &self.context, access.clone(), tracer).await;
         self.lua = Some(lua);
         instance.serve_within(&subrequests);
-        let wanted: Vec<String> = plan.listeners.iter().map(key).collect();
+        let listeners: Vec<_> =
+            plan.listeners.iter().map(|one| (key(one), one, Rc::new(instance.edge(one)))).collect();
         let streams = plan.streams.iter().map(|(listener, stream)| {
             (key(listener), StreamService::build(stream, &self.context, access.clone()))
         });
@@ -184,15 +185,14 @@ impl Worker {
             .map(|(listener, program)| (key(listener), RawProgram::build(program, &self.context)));
         let programs: Vec<_> = programs.collect();
         let mut sockets = std::mem::take(&mut self.adopted);
-        sockets.extend(self.close_others(&wanted));
+        sockets.extend(self.close_others(&listeners));
         sockets.extend(self.streams.close_others(&streams));
         sockets.extend(self.programs.close_others(&programs));
         let limiters = |key: &str| {
             let own = serving.limiters.get(key).unwrap_or(&serving.server_limiter);
             [own.clone(), serving.server_limiter.clone()]
         };
-        for (listener, key) in plan.listeners.iter().zip(wanted) {
-            let edge = Rc::new(instance.edge(listener));
+        for (key, listener, edge) in listeners {
             let name: Rc<str> = Rc::from(&*listener.name);
             if let Some(open) = self.listeners.get(&key) {
                 open.service.replace_snapshot(edge);
@@ -239,10 +239,18 @@ impl Worker {
     }
 
     /// Closes the listeners that are not wanted, and returns their sockets, each for another kind
-    /// of handler.
-    fn close_others(&mut self, wanted: &[String]) -> Vec<(String, AdoptedSocket)> {
-        let gone: Vec<String> =
-            self.listeners.keys().filter(|key| !wanted.contains(key)).cloned().collect();
+    /// of handler. One that demands other client certificates than before is closed and opened, so
+    /// that its connections end.
+    fn close_others(
+        &mut self,
+        wanted: &[(String, &ListenerPlan, Rc<ListenerSnapshot>)],
+    ) -> Vec<(String, AdoptedSocket)> {
+        let is_kept = |key: &str, open: &OpenListener| {
+            let next = wanted.iter().find(|(wanted, ..)| wanted == key);
+            next.is_some_and(|(.., next)| open.service.snapshot().has_client_auth_of(next))
+        };
+        let gone = self.listeners.iter().filter(|(key, open)| !is_kept(key, open));
+        let gone: Vec<String> = gone.map(|(key, _)| key.clone()).collect();
         let close = |key: String| Some((key.clone(), self.close(&key)?));
         gone.into_iter().filter_map(close).collect()
     }
