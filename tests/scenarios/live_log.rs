@@ -217,6 +217,30 @@ fn a_client_that_has_gone_watches_no_longer() {
 }
 
 #[test]
+fn a_client_whose_token_may_not_read_any_more_is_told_nothing_more() {
+    let with_tokens = |tokens: &str| {
+        with_token(&responding("")).replace("token: word", &format!("tokens: [{tokens}]"))
+    };
+    let other = "{ name: other, role: all, token: other-word }";
+    let token = |role: &str| format!("{{ name: one, role: {role}, token: word }}, {other}");
+    let server = Tidegate::start(&with_tokens(&token("read")));
+    let is_allowed = || {
+        let request = "GET /v1/routes HTTP/1.1\r\nhost: a\r\nauthorization: Bearer word\r\n\r\n";
+        server.exchange("admin", request).status == 200
+    };
+    for tokens in [other.to_owned(), token("purge")] {
+        let mut watcher = Watcher::new(&server, "");
+        server.rewrite_config(&with_tokens(&token("write")));
+        assert_eq!(get(&server, "/ping"), 200);
+        assert_eq!(watcher.request()["attributes"]["url.path"], "/ping", "it still may");
+        server.rewrite_config(&with_tokens(&tokens));
+        watcher.connection.read_until("0\r\n\r\n");
+        server.rewrite_config(&with_tokens(&token("read")));
+        eventually("the token may read again", is_allowed);
+    }
+}
+
+#[test]
 fn a_client_that_does_not_read_delays_no_request() {
     let server = Tidegate::start(&with_token(&responding("")));
     let mut stalled = Watcher::new(&server, "");

@@ -12,7 +12,7 @@ use crate::sessions::{Session, Sessions};
 use config::{AdminRole, AdminToken};
 use message::Request;
 use net::Peer;
-use settings::quote;
+use settings::{Secret, quote};
 use std::net::IpAddr;
 use std::rc::Rc;
 use subtle::ConstantTimeEq;
@@ -53,7 +53,7 @@ pub(crate) enum CallerKind {
     /// An endpoint that needs no token.
     Open,
     Socket,
-    Token,
+    Token(Secret),
     Session(Rc<Session>),
 }
 
@@ -62,7 +62,7 @@ impl CallerKind {
         match self {
             Self::Open => "open",
             Self::Socket => "socket",
-            Self::Token => "token",
+            Self::Token(_) => "token",
             Self::Session(_) => "session",
         }
     }
@@ -71,6 +71,23 @@ impl CallerKind {
 impl Caller {
     fn of(token: &AdminToken, by: CallerKind) -> Self {
         Self { name: token.name.clone(), role: token.role, by }
+    }
+
+    /// Whether the current tokens still allow what an endpoint with this guard does. A response
+    /// that does not end asks again: its token may be gone, or have another role.
+    pub(crate) fn is_still_allowed(&self, guard: Guard, sessions: &Sessions) -> bool {
+        match &self.by {
+            CallerKind::Open | CallerKind::Socket => true,
+            CallerKind::Token(secret) => {
+                let role = sessions
+                    .role_of(|token| bool::from(token.secret.expose().ct_eq(secret.expose())));
+                role.is_some_and(|role| opens(role, guard))
+            }
+            CallerKind::Session(session) => {
+                let role = sessions.role_of(|token| session.is_of(&token.secret));
+                !session.is_over(net::clock::now()) && role.is_some_and(|role| opens(role, guard))
+            }
+        }
     }
 
     /// The session of the console, if the request belongs to one.
@@ -132,7 +149,7 @@ impl Access {
         if let Some(given) = request.headers.get(Known::Authorization) {
             let token = bearer(given).and_then(|given| self.token(given));
             return match token {
-                Some(token) => Ok(Caller::of(token, CallerKind::Token)),
+                Some(token) => Ok(Caller::of(token, CallerKind::Token(token.secret.clone()))),
                 // RFC 6750 section 3.1
                 None => Err(refused(request, "Bearer error=\"invalid_token\"")),
             };

@@ -27,6 +27,7 @@ pub struct Admin {
 
 impl Admin {
     pub fn new(access: Access, control: Rc<dyn Control>) -> Self {
+        access.sessions.set_tokens(&access.tokens);
         Self { access, control }
     }
 
@@ -67,7 +68,7 @@ impl Admin {
             Action::History => Ok(configuration::history(&control.history())),
             Action::Routes => Ok(views::routes(&control.routes(), &control.telemetry())),
             Action::Upstreams => Ok(views::upstreams(&control.upstreams())),
-            Action::Log => live_log::follow(&self.control, caller.session(), query),
+            Action::Log => live_log::follow(&self.control, (caller, &self.access.sessions), query),
             Action::LogLevel => Ok(log_level::get()),
             Action::RegisteredServers => registrations::all(control, name),
             Action::DeregisterServer => registrations::delete(control, name, query),

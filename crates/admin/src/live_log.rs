@@ -24,17 +24,19 @@ use settings::nearest;
 use upstream::StatusRange;
 use wire::target;
 
+use crate::access::Caller;
 use crate::control::Control;
+use crate::endpoints::Guard;
 use crate::limits::{LINES_PER_PAUSE, LOG_CONDITIONS, LOG_PAUSE, LOG_RULES, LOG_SILENCE};
 use crate::messages::{ApiResult, time};
 use crate::problem::Problem;
-use crate::sessions::Session;
+use crate::sessions::Sessions;
 
 /// Begins to watch, and responds with what happens from now on; until the session of the client
-/// ends, if it has one.
+/// ends, if it has one, or its token does not allow it any more.
 pub(crate) fn follow(
     control: &Rc<dyn Control>,
-    session: Option<&Rc<Session>>,
+    (caller, sessions): (&Caller, &Rc<Sessions>),
     query: Option<&[u8]>,
 ) -> ApiResult {
     let Some(log) = control.live_log() else {
@@ -51,7 +53,8 @@ pub(crate) fn follow(
     let source = Rc::new(Source {
         watch,
         control: control.clone(),
-        session: session.cloned(),
+        caller: caller.clone(),
+        sessions: sessions.clone(),
         remaining: Cell::new(wanted.count),
         is_begun: Cell::new(false),
         rules: RefCell::default(),
@@ -145,7 +148,8 @@ fn statuses(text: &str) -> Result<RangeInclusive<u16>, String> {
 struct Source {
     watch: LiveWatch,
     control: Rc<dyn Control>,
-    session: Option<Rc<Session>>,
+    caller: Caller,
+    sessions: Rc<Sessions>,
     remaining: Cell<u64>,
     is_begun: Cell<bool>,
     rules: RefCell<Rules>,
@@ -167,7 +171,7 @@ impl Source {
         let mut silence = Duration::ZERO;
         while self.remaining.get() > 0 {
             net::timer::sleep(LOG_PAUSE).await;
-            if self.session.as_ref().is_some_and(|session| session.is_over(net::clock::now())) {
+            if !self.caller.is_still_allowed(Guard::Read, &self.sessions) {
                 return None;
             }
             silence += LOG_PAUSE;
@@ -340,7 +344,9 @@ impl Serialize for Shown<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::CallerKind;
     use crate::testing::{FakeServer, text};
+    use config::AdminRole;
     use message::{Recording, RequestTrace, SpanKind};
     use serde_json::json;
     use wire::trace_context::TraceContext;
@@ -426,9 +432,14 @@ mod tests {
         }
     }
 
+    fn socket() -> Caller {
+        Caller { name: String::new(), role: AdminRole::All, by: CallerKind::Socket }
+    }
+
     fn rejected(query: &str) -> String {
         let control: Rc<dyn Control> = Rc::new(FakeServer::new());
-        let problem = follow(&control, None, Some(query.as_bytes())).err().expect(query);
+        let client = (&socket(), &Rc::default());
+        let problem = follow(&control, client, Some(query.as_bytes())).err().expect(query);
         text(&mut Response::from(problem))
     }
 
@@ -450,12 +461,13 @@ mod tests {
     #[test]
     fn the_number_of_clients_is_limited() {
         let control: Rc<dyn Control> = Rc::new(FakeServer::new());
-        let watching: Vec<_> =
-            (0..LIVE_CLIENTS_MAX).map(|_| follow(&control, None, None)).collect();
+        let sessions = Rc::default();
+        let follow = || follow(&control, (&socket(), &sessions), None);
+        let watching: Vec<_> = (0..LIVE_CLIENTS_MAX).map(|_| follow()).collect();
         assert!(watching.iter().all(Result::is_ok));
-        let problem = follow(&control, None, None).err().expect("one too many");
+        let problem = follow().err().expect("one too many");
         assert_eq!(Response::from(problem).status, 503);
         drop(watching);
-        assert!(follow(&control, None, None).is_ok());
+        assert!(follow().is_ok());
     }
 }

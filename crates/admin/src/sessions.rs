@@ -10,7 +10,7 @@ use crate::limits::{SESSION_IDLE, SESSION_LIFETIME, SESSIONS};
 use crate::problem::Problem;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use config::AdminToken;
+use config::{AdminRole, AdminToken};
 use message::{Request, Scheme};
 use net::clock::{self, Moment};
 use net::{Bind, Peer};
@@ -24,10 +24,12 @@ use wire::Known;
 /// The field with the second secret.
 pub(crate) const PROOF_FIELD: &str = "tidegate-session";
 
-/// The sessions of all listeners of the admin API.
+/// The sessions of all listeners of the admin API, and the current tokens.
 #[derive(Debug, Default)]
 pub struct Sessions {
     open: RefCell<Vec<Rc<Session>>>,
+    /// Those of the last configuration, for responses that began with an earlier one.
+    tokens: RefCell<Vec<AdminToken>>,
 }
 
 /// A client that has logged in.
@@ -95,6 +97,16 @@ fn cookie_name(request: &Request) -> String {
 }
 
 impl Sessions {
+    /// Sets the tokens of a new configuration.
+    pub(crate) fn set_tokens(&self, tokens: &[AdminToken]) {
+        tokens.clone_into(&mut self.tokens.borrow_mut());
+    }
+
+    /// The role of the current token for which this holds.
+    pub(crate) fn role_of(&self, is_wanted: impl Fn(&AdminToken) -> bool) -> Option<AdminRole> {
+        self.tokens.borrow().iter().find(|token| is_wanted(token)).map(|token| token.role)
+    }
+
     /// Opens a session for a token. If there are too many, the one that was unused for longest
     /// ends.
     pub(crate) fn open(&self, token: &AdminToken) -> Result<Rc<Session>, Problem> {
