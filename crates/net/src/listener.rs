@@ -11,7 +11,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,24 @@ impl fmt::Display for Bind {
         match self {
             Bind::Tcp(address) => address.fmt(f),
             Bind::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Bind {
+    /// True if a socket on one excludes a socket of the same protocol on the other. Port 0 is
+    /// another port each time.
+    pub fn overlaps(&self, other: &Bind) -> bool {
+        // `::` accepts IPv4 too.
+        let covers =
+            |all: IpAddr, one: IpAddr| all.is_unspecified() && (all.is_ipv6() || one.is_ipv4());
+        match (self, other) {
+            (Bind::Tcp(one), Bind::Tcp(other)) => {
+                let (port, ips) = (one.port(), (one.ip(), other.ip()));
+                let is_covered = covers(ips.0, ips.1) || covers(ips.1, ips.0);
+                port != 0 && port == other.port() && (one == other || is_covered)
+            }
+            _ => self == other,
         }
     }
 }

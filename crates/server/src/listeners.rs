@@ -137,22 +137,12 @@ impl Listeners {
         let listening =
             Listening::bind(&listener.bind, workers, &listener.options).map_err(|error| {
                 let in_use = error.error.kind() == std::io::ErrorKind::AddrInUse;
-                let ours = if in_use && self.overlaps(&listener.bind) { OURS } else { "" };
+                let is_open = self.open.values().any(|open| open.local.overlaps(&listener.bind));
+                let ours = if in_use && is_open { OURS } else { "" };
                 format!("listener {}: {error}{ours}", listener.name)
             })?;
         let file = SocketFile::of(listening.local());
         Ok((listening, file))
-    }
-
-    /// Returns true if one of the open sockets already covers the address.
-    fn overlaps(&self, wanted: &Bind) -> bool {
-        self.open.values().any(|open| match (&open.local, wanted) {
-            (Bind::Tcp(ours), Bind::Tcp(wanted)) => {
-                let any = ours.ip().is_unspecified() || wanted.ip().is_unspecified();
-                ours.port() == wanted.port() && (any || ours.ip() == wanted.ip())
-            }
-            _ => false,
-        })
     }
 
     /// Binds the sockets of the plan that are not open. On failure nothing changes.

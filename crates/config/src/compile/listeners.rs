@@ -81,7 +81,7 @@ pub(super) fn admin(
     Some(bind)
 }
 
-/// Reports an address that a listener has already.
+/// Reports an address that a listener has already, or that its address includes.
 pub(super) fn taken<'p>(
     bind: &Bind,
     written: &Spanned<Address>,
@@ -89,14 +89,15 @@ pub(super) fn taken<'p>(
     mut listeners: impl Iterator<Item = &'p ListenerPlan>,
     reader: &mut Reader<'_>,
 ) {
-    // Port 0 is another port each time.
-    let same = |plan: &&ListenerPlan| {
-        let is_same = plan.bind == *bind && plan.options.datagrams == datagrams;
-        is_same && written.port() != Some(0)
-    };
-    if let Some(other) = listeners.find(same) {
-        let other = quote(&other.name);
-        reader.error(written.span, format!("listener {other} has this address already"));
+    let overlaps =
+        |plan: &&ListenerPlan| plan.options.datagrams == datagrams && plan.bind.overlaps(bind);
+    if let Some(other) = listeners.find(overlaps) {
+        let name = quote(&other.name);
+        let error = match other.bind == *bind {
+            true => format!("listener {name} has this address already"),
+            false => format!("listener {name} has this port already, on {}", other.bind),
+        };
+        reader.error(written.span, error);
     }
 }
 

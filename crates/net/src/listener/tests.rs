@@ -28,6 +28,37 @@ fn an_address_in_use_is_an_error_even_between_reuseport_groups() {
 }
 
 #[test]
+fn addresses_overlap_where_the_kernel_has_one_socket_for_both() {
+    let bind = |address: &str| Bind::Tcp(address.parse().unwrap());
+    for (one, other, overlaps) in [
+        ("127.0.0.1:80", "127.0.0.1:80", true),
+        ("[::]:80", "127.0.0.1:80", true),
+        ("[::]:80", "0.0.0.0:80", true),
+        ("[::]:80", "[::1]:80", true),
+        ("0.0.0.0:80", "127.0.0.1:80", true),
+        ("0.0.0.0:80", "[::1]:80", false),
+        ("127.0.0.1:80", "127.0.0.2:80", false),
+        ("[::]:80", "127.0.0.1:81", false),
+        ("127.0.0.1:0", "127.0.0.1:0", false),
+    ] {
+        let (one, other) = (bind(one), bind(other));
+        assert_eq!((one.overlaps(&other), other.overlaps(&one)), (overlaps, overlaps), "{one}");
+        let Bind::Tcp(mut address) = one else { continue };
+        address.set_port(0);
+        let options = ListenOptions::default();
+        // Not every machine has IPv6.
+        let Ok(first) = Listening::bind(&Bind::Tcp(address), 1, &options) else { continue };
+        if let (Bind::Tcp(bound), Bind::Tcp(mut address), true) = (first.local(), other, overlaps) {
+            address.set_port(bound.port());
+            let second = Listening::bind(&Bind::Tcp(address), 1, &options);
+            assert!(second.is_err(), "{address} next to {bound}");
+        }
+    }
+    let unix = |path: &str| Bind::Unix(path.into());
+    assert!(unix("a").overlaps(&unix("a")) && !unix("a").overlaps(&unix("b")));
+}
+
+#[test]
 fn of_two_simultaneous_binds_one_fails() {
     for _ in 0..50 {
         let free = Listening::bind(&local(), 1, &ListenOptions::default()).unwrap();
