@@ -6,7 +6,7 @@ use std::io::Read;
 use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
-use scenarios::{Http2Peer, Tidegate, Upstream, eventually_some};
+use scenarios::{Http2Peer, Tidegate, Upstream, eventually, eventually_some};
 use serde_json::Value;
 use wire::Method;
 use wire::h2::RequestLine;
@@ -101,6 +101,26 @@ fn the_bytes_of_a_request_are_not_those_of_the_stream_before() {
     let starts = |line: usize, text: &str| assert!(lines[line].starts_with(text), "{lines:?}");
     starts(0, "POST 200 5 ");
     starts(1, "GET 200 0 ");
+}
+
+#[test]
+fn the_response_to_a_malformed_request_has_its_length() {
+    for (log, wanted) in [
+        ("format: \"{status} {bytes}\"", "400 "),
+        ("format: combined", "\"-\" 400 "),
+        ("format: json", "\"status\":400,\"bytes\":"),
+    ] {
+        let config = config(&Upstream::responding(""), "");
+        let log = format!("access.log, {log} }}");
+        let server = Tidegate::start(&config.replace("access.log }", &log));
+        let response = server.exchange("web", "not HTTP\r\n\r\n");
+        let wanted = format!("{wanted}{}", response.body.len());
+        assert!(response.status == 400 && !response.body.is_empty(), "{response:?}");
+        eventually(&wanted, || {
+            let text = fs::read_to_string(server.path("access.log")).unwrap_or_default();
+            text.lines().any(|line| line.contains(&wanted))
+        });
+    }
 }
 
 #[test]

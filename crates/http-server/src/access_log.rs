@@ -214,8 +214,8 @@ impl AccessLog {
         self.ring.push(line);
     }
 
-    /// Logs a connection whose bytes were not a request.
-    pub fn refused(&self, facts: &ConnectionFacts, fault: &Fault) {
+    /// Logs a connection whose bytes were not a request, and the length of the response's body.
+    pub fn refused(&self, facts: &ConnectionFacts, fault: &Fault, body_bytes: u64) {
         if !self.is_drawn(fault.status, None) {
             return;
         }
@@ -227,6 +227,7 @@ impl AccessLog {
                 object.text("client_ip", facts.peer_ip().to_string().as_bytes());
                 object.text("listener", facts.listener.as_bytes());
                 object.number("status", u64::from(fault.status));
+                object.number("bytes", body_bytes);
                 object.text("fault", fault.slug().as_bytes());
                 object.text("detail", fault.detail.as_bytes());
                 object.end();
@@ -234,10 +235,11 @@ impl AccessLog {
             LineFormat::Combined => {
                 write_to(&mut line, format_args!("{} - - [", facts.peer_ip()));
                 common_log(now_ms(), &mut line);
-                write_to(&mut line, format_args!("] \"-\" {} 0 \"-\" \"-\"", fault.status));
+                let status = fault.status;
+                write_to(&mut line, format_args!("] \"-\" {status} {body_bytes} \"-\" \"-\""));
             }
             LineFormat::Template(template) => {
-                let end = ExchangeEnd { bytes: 0, duration_us: 0 };
+                let end = ExchangeEnd { bytes: body_bytes, duration_us: 0 };
                 without_request(&mut line, template, facts.peer_ip(), fault.status, end);
             }
         }

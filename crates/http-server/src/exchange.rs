@@ -240,10 +240,16 @@ fn record_response(recorder: &Recorder, response: &Response) {
     });
 }
 
-/// Logs a malformed request.
-pub(crate) fn refused(facts: &ConnectionFacts, snapshot: &ListenerSnapshot, fault: &Fault) {
+/// Logs a malformed request, and its response if there is one.
+pub(crate) fn refused(
+    facts: &ConnectionFacts,
+    snapshot: &ListenerSnapshot,
+    fault: &Fault,
+    response: Option<&Response>,
+) {
     if let Some(access) = &snapshot.access {
-        access.refused(facts, fault);
+        let body_bytes = response.and_then(|response| response.body.length());
+        access.refused(facts, fault, body_bytes.unwrap_or(0));
     }
     fault_log::refused(facts, fault);
 }

@@ -101,8 +101,8 @@ async fn reject(connection: &Connection, snapshot: &ListenerSnapshot, fault: Fau
     let io = &connection.io;
     let reason = close_reason(&fault, &io.metrics);
     io.metrics.count_response(fault.status);
-    refused(&connection.facts, snapshot, &fault);
     let response = rejection(snapshot, &fault);
+    refused(&connection.facts, snapshot, &fault, Some(&response));
     io.answering.set(true);
     let options = respond::SendOptions {
         to_head: false,

@@ -12,7 +12,7 @@ use super::streams::Streams;
 use super::tunnel;
 use crate::build_request;
 use crate::exchange::{Exchange, close_reason, refused, rejection};
-use message::{Fault, Headers};
+use message::{Fault, Headers, Response};
 
 impl Streams {
     /// Handles one event. The protocol still has the fields of a request or of trailers.
@@ -34,7 +34,7 @@ impl Streams {
                 }
             }
             Event::Malformed { stream, reject } => {
-                self.refused(&Fault::rejected(reject));
+                self.refused(&Fault::rejected(reject), None);
                 self.client_gone(stream);
             }
             Event::Reset { stream, .. } => self.client_gone(Some(stream)),
@@ -96,9 +96,9 @@ impl Streams {
         }
     }
 
-    /// Logs what is not a request.
-    fn refused(&self, fault: &Fault) {
-        refused(&self.connection.facts, &self.connection.service.snapshot(), fault);
+    /// Logs what is not a request, and its response if there is one.
+    fn refused(&self, fault: &Fault, response: Option<&Response>) {
+        refused(&self.connection.facts, &self.connection.service.snapshot(), fault, response);
     }
 
     /// Responds to what is well-formed and not accepted.
@@ -107,9 +107,9 @@ impl Streams {
         // Counts the limit that was exceeded; the connection persists.
         close_reason(fault, metrics);
         metrics.count_response(fault.status);
-        self.refused(fault);
         let snapshot = self.connection.service.snapshot();
         let response = rejection(&snapshot, fault);
+        self.refused(fault, Some(&response));
         let stream = Stream::new(self.connection.clone(), key, true);
         // A rendered fault is not a stream: the protocol gets it as a whole.
         let _ = respond::begin(&stream, response, false, snapshot.bounds.write_timeout);
