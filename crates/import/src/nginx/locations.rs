@@ -2,7 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-use super::super::pike::name_of;
 use super::super::writer::{Writer, list, quoted};
 use super::closed::{ClosedPaths, PROGRAMS, location_path};
 use super::hosts::{HostReturn, hosts, take_returns};
@@ -427,13 +426,9 @@ impl<'d> Location<'d> {
         if !["http", "https"].contains(&scheme) || host.is_empty() || !is_address {
             return None;
         }
-        let (name, address) = match (self.declares(host), scheme) {
-            (true, "http") => (name_of(host), String::new()),
-            (true, _) => (name_of(host), "https://".to_owned()),
-            (false, _) => (name_of(&host.replace('.', "-")), format!("{scheme}://{host}")),
-        };
         let nearest = |name: &str| self.nearest(name).into_iter().next();
-        Some((UsedUpstream::new(name, address, nearest), path))
+        let target = (host, self.declares(host));
+        Some((UsedUpstream::new(target, scheme, nearest), path))
     }
 
     /// True if the file has an upstream of this name.

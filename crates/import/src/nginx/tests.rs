@@ -2,6 +2,8 @@
 
 use super::Included;
 
+mod requests;
+
 /// Without files to include.
 fn convert(text: &str, from: &str) -> Result<String, String> {
     super::convert(text, from, &|_| Err("no file".to_owned()))

@@ -36,18 +36,22 @@ const TIME_OUTS: [TimeOut; 3] = [
 
 /// An upstream that a route uses.
 pub(super) struct UsedUpstream {
-    pub(super) name: String,
+    /// Unique among those in use.
+    name: String,
+    /// The name of an upstream of the file.
+    declared: Option<String>,
     /// Its address, or the scheme of an upstream of the file.
-    pub(super) address: String,
+    address: String,
     /// What the locations that use it have for each of the time-outs.
     times: [Vec<String>; TIME_OUTS.len()],
 }
 
 impl UsedUpstream {
-    /// An upstream of one location, whose `nearest` directive of a name is looked up.
+    /// An upstream of one location, whose `nearest` directive of a name is looked up. The host is
+    /// that of an upstream of the file, or an address.
     pub(super) fn new<'d>(
-        name: String,
-        address: String,
+        (host, is_declared): (&str, bool),
+        scheme: &str,
         nearest: impl Fn(&str) -> Option<&'d Directive>,
     ) -> UsedUpstream {
         let times = TIME_OUTS.map(|time_out| {
@@ -55,7 +59,17 @@ impl UsedUpstream {
             let default = time_out.default.map(|default| default.to_string());
             written.cloned().or(default).into_iter().collect()
         });
-        UsedUpstream { name, address, times }
+        let (name, declared, address) = match (is_declared, scheme) {
+            (true, "http") => (name_of(host), Some(host.to_owned()), String::new()),
+            (true, _) => (name_of(host), Some(host.to_owned()), format!("{scheme}://")),
+            (false, _) => (name_of(&host.replace('.', "-")), None, format!("{scheme}://{host}")),
+        };
+        UsedUpstream { name, declared, address, times }
+    }
+
+    /// True if requests go to the same servers in the same way.
+    fn is_same(&self, other: &UsedUpstream) -> bool {
+        self.declared == other.declared && self.address == other.address
     }
 
     /// The time-outs as a setting that follows others.
@@ -100,43 +114,42 @@ pub(super) fn duration(time: &str) -> Option<Duration> {
 }
 
 /// Adds an upstream to those in use and returns its name.
-pub(super) fn used(upstream: UsedUpstream, upstreams: &mut Vec<UsedUpstream>) -> String {
-    let name = upstream.name.clone();
-    match upstreams.iter_mut().find(|one| one.name == name) {
-        Some(known) => {
-            for (all, times) in known.times.iter_mut().zip(upstream.times) {
-                all.extend(
-                    times.into_iter().filter(|time| !all.contains(time)).collect::<Vec<_>>(),
-                );
-            }
+pub(super) fn used(mut upstream: UsedUpstream, upstreams: &mut Vec<UsedUpstream>) -> String {
+    if let Some(known) = upstreams.iter_mut().find(|one| one.is_same(&upstream)) {
+        for (all, times) in known.times.iter_mut().zip(upstream.times) {
+            all.extend(times.into_iter().filter(|time| !all.contains(time)).collect::<Vec<_>>());
         }
-        None => upstreams.push(upstream),
+        return known.name.clone();
     }
-    name
-}
-
-/// The name of an upstream of the file.
-fn name(upstream: &Directive) -> String {
-    name_of(upstream.arguments.first().map_or("", |name| name))
+    let name = upstream.name.clone();
+    let is_taken = |name: &String| upstreams.iter().any(|one| one.name == *name);
+    let tls = upstream.address.starts_with("https").then(|| format!("{name}-tls"));
+    let numbered = (2..).map(|number| format!("{name}-{number}"));
+    let mut names = [name.clone()].into_iter().chain(tls).chain(numbered);
+    upstream.name = names.find(|name| !is_taken(name)).unwrap_or(name.clone());
+    upstreams.push(upstream);
+    upstreams.last().map_or(name, |one| one.name.clone())
 }
 
 /// Writes the upstreams that routes use.
 pub(super) fn write(level: &[Directive], used: &[UsedUpstream], out: &mut Writer) {
     let declared = level.iter().filter(|one| one.name == "upstream");
-    let uses_of = |declared: &Directive| used.iter().find(|one| one.name == name(declared));
+    let is_of = |one: &UsedUpstream, declared: &Directive| {
+        one.declared.is_some() && one.declared.as_ref() == declared.arguments.first()
+    };
     let (declared, unused): (Vec<&Directive>, Vec<&Directive>) =
-        declared.partition(|one| uses_of(one).is_some());
+        declared.partition(|declared| used.iter().any(|one| is_of(one, declared)));
     out.notes(0, &unused.iter().map(|one| one.not_converted()).collect::<Vec<_>>());
     if used.is_empty() {
         return;
     }
     out.line(0, "upstreams:");
     for upstream in &declared {
-        if let Some(one) = uses_of(upstream) {
+        for one in used.iter().filter(|one| is_of(one, upstream)) {
             write_upstream(upstream, one, out);
         }
     }
-    for one in used.iter().filter(|one| declared.iter().all(|own| name(own) != one.name)) {
+    for one in used.iter().filter(|one| one.declared.is_none()) {
         let time_outs = one.time_outs(out);
         let UsedUpstream { name, address, .. } = one;
         out.line(2, &format!("{name}: {{ servers: [{}]{time_outs} }}", quoted(address)));
