@@ -44,7 +44,7 @@ pub fn convert(text: &str, from: &str, read: ReadFiles<'_>) -> Result<String, St
         out.note(0, &directive.not_converted());
     }
     if http.is_some() {
-        let known = ["server", "upstream"];
+        let known = ["server", "upstream", "ssl", "ssl_certificate", "ssl_certificate_key"];
         let is_known = |name: &str| known.contains(&name) || locations::is_inherited(name);
         let other = |one: &&Directive| !is_known(&one.name) && !one.has_no_effect();
         for directive in level.iter().filter(other) {
@@ -52,7 +52,7 @@ pub fn convert(text: &str, from: &str, read: ReadFiles<'_>) -> Result<String, St
         }
     }
     out.empty_line();
-    let listeners = listeners(&servers, &mut out);
+    let listeners = listeners(&servers, level, &mut out);
     let mut upstreams = Vec::new();
     let mut routes = Writer::default();
     for (number, server) in servers.iter().enumerate() {
@@ -84,7 +84,8 @@ struct Listener<'d> {
 /// The address to bind for `listen`, in our form.
 fn bind(directive: &Directive) -> Option<String> {
     let written = directive.arguments.first()?;
-    let bind = match written.strip_prefix("*:").or(written.strip_prefix("[::]:")) {
+    let all = ["*:", "0.0.0.0:", "[::]:"];
+    let bind = match all.into_iter().find_map(|all| written.strip_prefix(all)) {
         Some(port) => format!(":{port}"),
         None if written.bytes().all(|byte| byte.is_ascii_digit()) => format!(":{written}"),
         None => written.clone(),
@@ -93,52 +94,72 @@ fn bind(directive: &Directive) -> Option<String> {
     Some(bind)
 }
 
-fn listeners<'d>(servers: &[&'d Directive], out: &mut Writer) -> Vec<Listener<'d>> {
+fn has(listen: &Directive, flag: &str) -> bool {
+    listen.arguments.iter().any(|argument| argument == flag)
+}
+
+fn listeners<'d>(
+    servers: &[&'d Directive],
+    http: &[Directive],
+    out: &mut Writer,
+) -> Vec<Listener<'d>> {
     let mut listeners: Vec<Listener<'d>> = Vec::new();
-    let mut tls: Vec<Vec<String>> = Vec::new();
+    // The certificates of those with TLS.
+    let mut tls: Vec<Option<Vec<String>>> = Vec::new();
+    let all = servers.iter().flat_map(|server| server.all("listen"));
+    let binds: Vec<String> = all.filter(|one| !has(one, "quic")).filter_map(bind).collect();
     out.line(0, "listeners:");
     for server in servers {
         for listen in server.all("listen") {
-            let has = |flag: &str| listen.arguments.iter().any(|argument| argument == flag);
-            let Some(bind) = bind(listen).filter(|_| !has("quic")) else {
+            let Some(bind) = bind(listen).filter(|_| !has(listen, "quic")) else {
                 out.note(2, &listen.not_converted());
                 continue;
             };
+            let of_all = format!(":{}", bind.rsplit(':').next().unwrap_or_default());
+            if bind != of_all && binds.contains(&of_all) {
+                // What nginx serves on this address only must not be served on all.
+                out.note(2, &format!("{}: {of_all} has this port", listen.not_converted()));
+                continue;
+            }
             let at = listeners.iter().position(|one| one.bind == bind).unwrap_or_else(|| {
                 let name = format!("web-{}", bind.rsplit(':').next().unwrap_or_default());
                 let taken = listeners.iter().filter(|one| one.name.starts_with(&name)).count();
                 let name = if taken == 0 { name } else { format!("{name}-{taken}") };
                 listeners.push(Listener { bind: bind.clone(), name, default: server });
-                tls.push(Vec::new());
+                tls.push(None);
                 listeners.len() - 1
             });
-            if has("default_server") {
+            if has(listen, "default_server") {
                 listeners[at].default = server;
             }
-            if has("ssl")
-                && let Some(pair) = certificate(server)
-                && !tls[at].contains(&pair)
-            {
-                tls[at].push(pair);
+            let is_on = nearest(server, http, "ssl").is_some_and(|ssl| ssl.arguments == ["on"]);
+            if is_on || has(listen, "ssl") {
+                let certificates = tls[at].get_or_insert_default();
+                let own = certificate(server, http).filter(|own| !certificates.contains(own));
+                certificates.extend(own);
             }
         }
     }
     for (listener, certificates) in listeners.iter().zip(tls) {
         let Listener { bind, name, .. } = listener;
-        let tls = match certificates.is_empty() {
-            true => String::new(),
-            false => format!(", tls: {{ certificates: {} }}", list(&certificates)),
-        };
+        let tls = certificates.map_or(String::new(), |certificates| {
+            format!(", tls: {{ certificates: {} }}", list(&certificates))
+        });
         out.line(2, &format!("{name}: {{ bind: {}{tls} }}", quoted(bind)));
     }
     out.empty_line();
     listeners
 }
 
-/// The certificate of a server. `check` names its files if they cannot be read: without them the
-/// listener must not start, least of all without TLS.
-fn certificate(server: &Directive) -> Option<String> {
-    let file = |name| server.all(name).next().and_then(|one| one.arguments.first());
+/// The directive of a server, or the one that it inherits.
+fn nearest<'d>(server: &'d Directive, http: &'d [Directive], name: &str) -> Option<&'d Directive> {
+    server.block.iter().chain(http).find(|one| one.name == name)
+}
+
+/// The certificate of a server. `check` names its files if they cannot be read, and a listener
+/// that has none: without them it must not start, least of all without TLS.
+fn certificate(server: &Directive, http: &[Directive]) -> Option<String> {
+    let file = |name| nearest(server, http, name).and_then(|one| one.arguments.first());
     let (cert, key) = (file("ssl_certificate")?, file("ssl_certificate_key")?);
     Some(format!("{{ cert: {}, key: {} }}", quoted(cert), quoted(key)))
 }

@@ -56,8 +56,15 @@ pub(super) fn is_inherited(name: &str) -> bool {
 }
 
 /// Directives of a server that are converted elsewhere.
-const OF_SERVER: [&str; 6] =
-    ["listen", "server_name", "ssl_certificate", "ssl_certificate_key", "location", "return"];
+const OF_SERVER: [&str; 7] = [
+    "listen",
+    "server_name",
+    "ssl",
+    "ssl_certificate",
+    "ssl_certificate_key",
+    "location",
+    "return",
+];
 
 /// Directives of a location that are converted elsewhere.
 const OF_LOCATION: [&str; 3] = ["proxy_pass", "return", "alias"];
