@@ -4,6 +4,7 @@
 //! Every directive that is not converted is named in a note with its line.
 
 mod closed;
+mod headers;
 mod hosts;
 mod includes;
 mod locations;

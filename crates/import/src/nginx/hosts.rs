@@ -24,6 +24,14 @@ pub(super) fn hosts(server: &Directive, out: &mut Writer) -> Vec<String> {
     hosts
 }
 
+/// The name in the first `server_name`, as in nginx's `$server_name`, if it is one host.
+pub(super) fn first_name(server_name: Option<&Directive>) -> Option<&str> {
+    let name = server_name?.arguments.first()?;
+    let name = name.strip_prefix('.').unwrap_or(name);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || ['.', '-'].contains(&c);
+    (!name.is_empty() && name.chars().all(is_plain)).then_some(name)
+}
+
 /// `if ($host = name) { return … }` of a server, as Certbot writes it.
 pub(super) struct HostReturn<'d> {
     pub(super) written: &'d Directive,
@@ -40,7 +48,8 @@ pub(super) fn take_returns(
     // What follows `return` is not reached.
     let before_return = server.block.iter().take_while(|one| one.name != "return");
     let mut returns = Vec::new();
-    for one in before_return.filter_map(host_return) {
+    let name = first_name(server.all("server_name").next());
+    for one in before_return.filter_map(|one| host_return(one, name)) {
         if let Some(at) = hosts.iter().position(|host| *host == one.host) {
             hosts.remove(at);
             returns.push(one);
@@ -49,7 +58,7 @@ pub(super) fn take_returns(
     (returns, hosts)
 }
 
-fn host_return(written: &Directive) -> Option<HostReturn<'_>> {
+fn host_return<'d>(written: &'d Directive, server_name: Option<&str>) -> Option<HostReturn<'d>> {
     let [inner] = written.block.as_slice() else { return None };
     if written.name != "if" || inner.name != "return" || restricts(inner) {
         return None;
@@ -58,7 +67,7 @@ fn host_return(written: &Directive) -> Option<HostReturn<'_>> {
     let condition = condition.strip_prefix('(')?.strip_suffix(')')?;
     match condition.split_whitespace().collect::<Vec<_>>().as_slice() {
         ["$host", "=", host] => {
-            Some(HostReturn { written, host: quoted(host), handler: returned(inner)? })
+            Some(HostReturn { written, host: quoted(host), handler: returned(inner, server_name)? })
         }
         _ => None,
     }

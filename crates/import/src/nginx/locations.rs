@@ -1,10 +1,8 @@
 //! Converts `server` and its locations to routes.
 
-use std::ops::RangeInclusive;
-
-use super::super::writer::{Writer, list, quoted};
+use super::super::writer::{Writer, escaped_regex, list, quoted};
 use super::closed::{ClosedPaths, PROGRAMS, location_path};
-use super::hosts::{HostReturn, hosts, take_returns};
+use super::hosts::{HostReturn, first_name, hosts, take_returns};
 use super::parser::Directive;
 use super::upstreams::{UsedUpstream, used};
 use super::values::{returned, template};
@@ -75,18 +73,6 @@ const OF_INTERNAL: [&str; 3] = ["internal", "proxy_pass", "proxy_pass_request_bo
 
 /// The handler of a location that serves nothing.
 const NOT_FOUND: &str = "{ respond: { status: 404 } }";
-
-/// Fields that upstreams receive without a setting, with the value that requests this.
-const SENT_ANYWAY: [(&str, &str); 5] = [
-    ("host", "$host"),
-    ("host", "$http_host"),
-    ("x-forwarded-for", "$proxy_add_x_forwarded_for"),
-    ("x-forwarded-proto", "$scheme"),
-    ("x-forwarded-host", "$host"),
-];
-
-/// Fields of the connection to an upstream, which are ours to set.
-const OF_CONNECTION: [&str; 4] = ["connection", "upgrade", "content-length", "transfer-encoding"];
 
 /// A location with the levels that it inherits from, the innermost first.
 pub(super) struct Location<'d> {
@@ -198,6 +184,15 @@ impl<'d> Location<'d> {
         level.into_iter().flat_map(|level| level.iter().filter(|one| one.name == name)).collect()
     }
 
+    /// A text with nginx's variables as one with ours.
+    pub(super) fn template(&self, text: &str) -> Option<String> {
+        template(text, self.server_name())
+    }
+
+    fn server_name(&self) -> Option<&'d str> {
+        first_name(self.nearest("server_name").into_iter().next())
+    }
+
     fn own(&self, name: &str) -> Option<&'d Directive> {
         self.levels[0].iter().find(|one| one.name == name)
     }
@@ -254,99 +249,6 @@ impl<'d> Location<'d> {
         Some(size)
     }
 
-    /// What is compressed, as settings that follow others.
-    fn compression(&self, notes: &mut Vec<String>) -> String {
-        let mut settings = String::new();
-        for one in self.nearest("gzip_types") {
-            let is_type = |name: &&String| name.parse::<plugin::MediaPattern>().is_ok();
-            let (types, others): (Vec<&String>, Vec<&String>) =
-                one.arguments.iter().partition(is_type);
-            notes.extend(others.iter().map(|name| one.part_not_converted(name)));
-            if others.is_empty() {
-                // nginx compresses HTML in any case.
-                let html = ["text/html"].into_iter();
-                let types = html.chain(types.iter().map(|name| &***name)).map(quoted);
-                settings.push_str(&format!(", types: {}", list(&types.collect::<Vec<_>>())));
-            }
-        }
-        let number = |name: &str, range: RangeInclusive<u32>| {
-            let written = self.nearest(name).first()?.arguments.first()?.parse::<u32>().ok()?;
-            range.contains(&written).then_some(written)
-        };
-        if let Some(bytes) = number("gzip_min_length", 0..=u32::MAX) {
-            settings.push_str(&format!(", min_size: {bytes}B"));
-        }
-        if let Some(level) = number("gzip_comp_level", 1..=9) {
-            settings.push_str(&format!(", levels: {{ gzip: {level} }}"));
-        }
-        settings
-    }
-
-    /// The filters for headers and compression.
-    fn headers(&self, notes: &mut Vec<String>) -> Vec<String> {
-        let mut filters = Vec::new();
-        if self.nearest("gzip").iter().any(|one| one.arguments.first().is_some_and(|a| a == "on")) {
-            filters.push(format!("compress: {{ codings: [gzip]{} }}", self.compression(notes)));
-        }
-        for (directive, filter) in
-            [("proxy_set_header", "request_headers"), ("add_header", "response_headers")]
-        {
-            let mut set: Vec<(String, String)> = Vec::new();
-            // The client's own value must not pass where nginx replaces it.
-            let mut remove: Vec<String> = Vec::new();
-            let mut always = false;
-            for one in self.nearest(directive) {
-                let [name, value, rest @ ..] = one.arguments.as_slice() else {
-                    notes.push(one.not_converted());
-                    continue;
-                };
-                let lower = name.to_ascii_lowercase();
-                let is_sent =
-                    |known: &(&str, &str)| known.0 == lower && known.1.eq_ignore_ascii_case(value);
-                let is_needless =
-                    SENT_ANYWAY.iter().any(is_sent) || ["connection", "upgrade"].contains(&&*lower);
-                if filter == "request_headers" && is_needless {
-                    continue;
-                }
-                if filter == "request_headers" && self.auth_field(&lower, value).is_some() {
-                    continue;
-                }
-                let is_repeated = set.iter().any(|(known, _)| *known == lower);
-                let is_name =
-                    wire::token::is_token(lower.as_bytes()) && !OF_CONNECTION.contains(&&*lower);
-                match template(value).filter(|_| is_name && !is_repeated) {
-                    Some(value) => set.push((lower, value)),
-                    None => {
-                        notes.push(one.not_converted());
-                        let name = quoted(&lower);
-                        if filter == "request_headers"
-                            && is_name
-                            && lower != "host"
-                            && !remove.contains(&name)
-                        {
-                            remove.push(name);
-                        }
-                    }
-                }
-                always |= rest.iter().any(|word| word == "always");
-            }
-            let set: Vec<String> =
-                set.iter().map(|(name, v)| format!("{}: {}", quoted(name), quoted(v))).collect();
-            let mut settings = Vec::new();
-            if !set.is_empty() {
-                settings.push(format!("set: {{ {} }}", set.join(", ")));
-                settings.extend(always.then(|| "always: true".to_owned()));
-            }
-            if !remove.is_empty() {
-                settings.push(format!("remove: {}", list(&remove)));
-            }
-            if !settings.is_empty() {
-                filters.push(format!("{filter}: {{ {} }}", settings.join(", ")));
-            }
-        }
-        filters
-    }
-
     fn handler(
         &self,
         filters: &mut Vec<String>,
@@ -355,13 +257,13 @@ impl<'d> Location<'d> {
     ) -> String {
         let nothing = NOT_FOUND.to_owned();
         if let Some(one) = self.own("return") {
-            return returned(one).unwrap_or_else(|| {
+            return returned(one, self.server_name()).unwrap_or_else(|| {
                 notes.push(one.not_converted());
                 nothing
             });
         }
         if let Some(one) = self.own("proxy_pass") {
-            return self.proxied(one, filters, upstreams).unwrap_or_else(|| {
+            return self.proxied(one, filters, upstreams, notes).unwrap_or_else(|| {
                 notes.push(one.not_converted());
                 "{ respond: { status: 502 } }".to_owned()
             });
@@ -379,12 +281,10 @@ impl<'d> Location<'d> {
             settings.push(format!("index: {}", list(&names)));
         }
         if let Some(tried) = self.nearest("try_files").first() {
-            match tried.arguments.last().map(|last| (&**last, last.strip_prefix('/'))) {
-                Some(("=404", _)) => {}
-                Some((_, Some(page))) if !page.contains(['$', '?']) && !page.is_empty() => {
-                    settings.push(format!("spa: {}", quoted(page)));
-                }
-                _ => notes.push(tried.not_converted()),
+            match self.page_for_missing(tried) {
+                Some("") => {}
+                Some(page) => settings.push(format!("spa: {}", quoted(page))),
+                None => notes.push(tried.not_converted()),
             }
         }
         if alias.is_some() && self.prefix != "/" {
@@ -400,19 +300,54 @@ impl<'d> Location<'d> {
         nothing
     }
 
+    /// The file of `try_files` for missing paths, below the directory of the location; empty if
+    /// they get 404.
+    fn page_for_missing<'t>(&self, tried: &'t Directive) -> Option<&'t str> {
+        let (last, files) = tried.arguments.split_last()?;
+        let is_path = |one: &String| one == "$uri" || one == "$uri/";
+        if !files.iter().all(is_path) || !files.iter().any(|one| one == "$uri") {
+            return None;
+        }
+        if last == "=404" {
+            return Some("");
+        }
+        let is_alias = self.own("alias").is_some();
+        // A page of another location has the directory of that one.
+        let is_elsewhere = self.own("root").is_some() && !last.starts_with(&self.prefix);
+        let directory = if is_alias { self.prefix.trim_end_matches('/') } else { "" };
+        let page = last.strip_prefix(directory)?.strip_prefix('/')?;
+        let is_plain = !page.contains(['$', '?']) && !page.is_empty() && !is_elsewhere;
+        is_plain.then_some(page)
+    }
+
     /// The handler of `proxy_pass`, and the rewrite that its path makes.
     fn proxied(
         &self,
         directive: &Directive,
         filters: &mut Vec<String>,
         upstreams: &mut Vec<UsedUpstream>,
+        notes: &mut Vec<String>,
     ) -> Option<String> {
         let (upstream, path) = self.proxy_target(directive)?;
-        if !path.is_empty() && path != self.prefix {
+        let is_rewritten = filters.iter().any(|filter| filter.starts_with("rewrite: "));
+        if !path.is_empty() && is_rewritten {
+            let place = directive.place();
+            notes.push(format!(
+                "{place}: the path {path} of proxy_pass is not converted: nginx has it for paths \
+                 that `rewrite` does not change"
+            ));
+        } else if !path.is_empty() && path != self.prefix {
             if self.is_exact || self.prefix.ends_with('/') != path.ends_with('/') {
                 return None;
             }
             let (from, to) = (self.prefix.trim_end_matches('/'), path.trim_end_matches('/'));
+            if !path.ends_with('/') {
+                // Without a prefix `/api` itself would be `/`, and add a slash.
+                let pattern = quoted(&format!("^{}", escaped_regex(from)));
+                let replace = format!("pattern: {pattern}, replace: {}", quoted(to));
+                filters.push(format!("rewrite: {{ regex: {{ {replace} }} }}"));
+                return Some(format!("{{ upstream: {} }}", used(upstream, upstreams)));
+            }
             let strip = (!from.is_empty()).then(|| format!("strip_prefix: {}", quoted(from)));
             let add = (!to.is_empty()).then(|| format!("add_prefix: {}", quoted(to)));
             let parts: Vec<String> = strip.into_iter().chain(add).collect();

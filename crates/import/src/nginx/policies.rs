@@ -9,7 +9,6 @@ use super::closed::{CLOSED, UNCONVERTED, restricts};
 use super::locations::Location;
 use super::parser::Directive;
 use super::upstreams::{UsedUpstream, duration, used};
-use super::values::template;
 
 impl Location<'_> {
     /// The filters, and notes about what has no counterpart.
@@ -186,11 +185,16 @@ impl Location<'_> {
         for one in self.nearest("limit_conn") {
             let limit = one.arguments.get(1).and_then(|limit| limit.parse::<u32>().ok());
             let name = one.arguments.first().map_or("", |name| name);
-            let key = self.zone("limit_conn_zone", name).and_then(key);
+            let key = self.zone("limit_conn_zone", name).and_then(|zone| self.key(zone));
+            let (key, name) = match &key {
+                Some(Key::Each(key)) => (Some(format!("key: {key}, ")), name.to_owned()),
+                Some(Key::One(key)) => (Some(String::new()), format!("{name}-{key}")),
+                None => (None, name.to_owned()),
+            };
             match (limit.filter(|limit| *limit > 0), key) {
                 (Some(limit), Some(key)) => filters.push(format!(
-                    "concurrency: {{ limit: {limit}, key: {key}, name: {}, status: {} }}",
-                    quoted(name),
+                    "concurrency: {{ limit: {limit}, {key}name: {}, status: {} }}",
+                    quoted(&name),
                     self.status("limit_conn_status")
                 )),
                 _ => notes.push(one.not_converted()),
@@ -218,13 +222,23 @@ impl Location<'_> {
         let burst =
             argument(directive, "burst=").map_or(Some(0), |burst| burst.parse::<u32>().ok())?;
         let burst = burst.saturating_add(1).min(1_000_000);
-        let key = key(zone)?;
+        // A limit of ours has a key.
+        let Key::Each(key) = self.key(zone)? else { return None };
         let status = self.status("limit_req_status");
         Some(format!(
             "rate_limit: {{ rate: {number}/{unit}, burst: {burst}, key: {key}, name: {}, \
              status: {status} }}",
             quoted(&name)
         ))
+    }
+
+    fn key(&self, zone: &Directive) -> Option<Key> {
+        let written = zone.arguments.first()?;
+        if ["$binary_remote_addr", "$remote_addr"].contains(&&**written) {
+            return Some(Key::Each("client_ip".to_owned()));
+        }
+        let template = self.template(written)?;
+        Some(if template.contains('{') { Key::Each(quoted(&template)) } else { Key::One(template) })
     }
 
     fn cache(&self, filters: &mut Vec<String>, notes: &mut Vec<String>) {
@@ -281,12 +295,12 @@ fn closed(filters: &mut Vec<String>, notes: &mut Vec<String>, name: &str) {
     filters.push(CLOSED.to_owned());
 }
 
-/// The key of a zone as ours.
-fn key(zone: &Directive) -> Option<String> {
-    match &**zone.arguments.first()? {
-        "$binary_remote_addr" | "$remote_addr" => Some("client_ip".to_owned()),
-        other => Some(quoted(&template(other)?)),
-    }
+/// The key of a zone.
+enum Key {
+    /// As we write it.
+    Each(String),
+    /// The same for all requests of a server.
+    One(String),
 }
 
 /// The first part of the filter of a location with a cache.

@@ -70,7 +70,7 @@ const POLICIES: &str = r#"http {
     proxy_cache_path /var/cache/nginx keys_zone=pages:10m;
     map $http_x $y { default 1; }
     server {
-        listen 443 ssl;
+        listen 443 ssl; server_name shop.example.com;
         ssl_certificate /nonexistent/a.pem;
         ssl_certificate_key /nonexistent/a.key;
         location /limited/ {
@@ -113,7 +113,7 @@ fn access_limits_and_caches_become_filters() {
         "tls: { certificates: [{ cert: \"/nonexistent/a.pem\", key: \"/nonexistent/a.key\" }] }",
         "caches: \"pages\": {}",
         "rate_limit: { rate: 10/s, burst: 21, key: client_ip, name: \"each\", status: 503 } \
-         - concurrency: { limit: 100, key: \"{host}\", name: \"site\", status: 429 } \
+         - concurrency: { limit: 100, name: \"site-shop.example.com\", status: 429 } \
          - cache: { store: \"pages\", ttl: { default: 10m } } \
          - rewrite: { regex: { pattern: \"^/limited/(.*)$\", replace: \"/$1\" } }",
         "allow: { ip: [\"10.0.0.0/8\", \"::1\"] }",
@@ -295,7 +295,7 @@ fn a_host_that_the_server_redirects_has_a_route_before_all_others() {
         "line 4: if ($host = b.example) is not converted",
         "line 5: if ($host = a.example) is not converted",
         "host: \"c.example\", path: \"/{*rest}\" } handler: { redirect: \
-         { to: \"https://{host}{path}\", status: 301 } }",
+         { to: \"https://{host}{path}\", status: 301, keep_query: false } }",
     ] {
         assert!(found.contains(wanted), "{wanted}\n{text}");
     }

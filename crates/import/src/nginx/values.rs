@@ -3,8 +3,11 @@
 use super::super::writer::quoted;
 use super::parser::Directive;
 
-/// The handler of `return`.
-pub(super) fn returned(directive: &Directive) -> Option<String> {
+/// What a redirect ends with that has the query of the request.
+const WITH_QUERY: [&str; 2] = ["$request_uri", "$uri$is_args$args"];
+
+/// The handler of `return`, in a server of this name.
+pub(super) fn returned(directive: &Directive, server_name: Option<&str>) -> Option<String> {
     let (status, text) = match directive.arguments.as_slice() {
         [url] if url.contains("://") => (302, Some(url)),
         [status] => (status.parse().ok()?, None),
@@ -13,10 +16,14 @@ pub(super) fn returned(directive: &Directive) -> Option<String> {
     };
     match (status, text) {
         (301 | 302 | 303 | 307 | 308, Some(url)) => {
-            let to = template(&url.replace("$request_uri", "$uri"))?;
+            let before = WITH_QUERY.into_iter().find_map(|end| url.strip_suffix(end));
+            let before = before.filter(|before| !before.contains('?'));
+            let url = before.map_or(url.clone(), |before| format!("{before}$uri"));
+            let query = if before.is_some() { "" } else { ", keep_query: false" };
+            let to = template(&url, server_name)?;
             let begins = ["/", "http://", "https://", "{scheme}:", "{path}"];
             begins.iter().any(|begin| to.starts_with(begin)).then_some(())?;
-            Some(format!("{{ redirect: {{ to: {}, status: {status} }} }}", quoted(&to)))
+            Some(format!("{{ redirect: {{ to: {}, status: {status}{query} }} }}", quoted(&to)))
         }
         (200..=599, None) if status != 444 => {
             Some(format!("{{ respond: {{ status: {status} }} }}"))
@@ -28,8 +35,9 @@ pub(super) fn returned(directive: &Directive) -> Option<String> {
     }
 }
 
-/// A text with nginx's variables as one with ours; `None` if one has no counterpart.
-pub(super) fn template(text: &str) -> Option<String> {
+/// A text with nginx's variables, in a server of this name, as one with ours; `None` if one has no
+/// counterpart.
+pub(super) fn template(text: &str, server_name: Option<&str>) -> Option<String> {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -42,8 +50,13 @@ pub(super) fn template(text: &str) -> Option<String> {
         let (name, after) = start.split_at(end);
         rest = if in_braces.is_some() { after.strip_prefix('}')? } else { after };
         let field = |prefix: &str| name.strip_prefix(prefix).filter(|field| !field.is_empty());
+        if name == "server_name" {
+            // Not the host, which the client chooses.
+            out.push_str(server_name?);
+            continue;
+        }
         let variable = match name {
-            "host" | "http_host" | "server_name" => "host".to_owned(),
+            "host" | "http_host" => "host".to_owned(),
             "remote_addr" => "client_ip".to_owned(),
             "scheme" => "scheme".to_owned(),
             "request_method" => "method".to_owned(),
