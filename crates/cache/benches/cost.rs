@@ -87,7 +87,7 @@ impl Handler for Fixed {
 }
 
 fn cache(worker: &WorkerContext) -> Stage {
-    plan(&node!("pages"), cache::FILTER.read).build_on("one", worker)
+    plan(&node!("pages"), cache::FILTER.read).build_on("one".into(), worker)
 }
 
 fn plan<T>(settings: &Node, read: fn(&Node, &mut Reader<'_>) -> Option<T>) -> T {

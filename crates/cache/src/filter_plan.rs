@@ -6,7 +6,9 @@ use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use plugin::{FilterKind, FilterPlan, HandlerSetting, HeaderName, Stage, WorkerContext};
+use plugin::{
+    FilterKind, FilterPlan, HandlerSetting, HeaderName, RouteNames, Stage, WorkerContext,
+};
 use settings::{Key, Node, Reader, Setting, Spanned, Variable};
 
 use crate::Caches;
@@ -135,11 +137,11 @@ impl FilterPlan for CachePlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        self.build_on("", worker)
+        self.build_on(RouteNames::default(), worker)
     }
 
-    fn build_on(&self, route: &str, worker: &WorkerContext) -> Stage {
-        Stage::Middleware(Rc::new(self.filter(route, worker)))
+    fn build_on(&self, route: RouteNames<'_>, worker: &WorkerContext) -> Stage {
+        Stage::Middleware(Rc::new(self.filter(route.identity, worker)))
     }
 
     fn as_any(&self) -> Option<&dyn Any> {

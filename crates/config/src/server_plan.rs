@@ -139,6 +139,8 @@ pub struct ListenerTls {
 /// Which way requests go.
 pub struct RoutePlan {
     pub name: String,
+    /// See [`plugin::RouteNames`].
+    pub identity: String,
     /// In the order of requests; those of `defaults` come first.
     pub filters: Vec<Arc<dyn FilterPlan>>,
     /// Where each of them is written.

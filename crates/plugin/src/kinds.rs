@@ -17,12 +17,30 @@ use telemetry::{CachePadded, Counter, Telemetry, families};
 
 use crate::{Handler, HandlerSetting, Stage};
 
+/// The names of the route that a filter is built for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RouteNames<'r> {
+    /// The name in metrics and logs. A route that the configuration does not name has one by its
+    /// position, which is another route's when routes before it are removed.
+    pub shown: &'r str,
+    /// Tells the route from those of other configurations too: for state that outlives a plan and
+    /// must not be another route's.
+    pub identity: &'r str,
+}
+
+impl<'r> From<&'r str> for RouteNames<'r> {
+    /// The names of a route that the configuration names.
+    fn from(name: &'r str) -> Self {
+        RouteNames { shown: name, identity: name }
+    }
+}
+
 /// One entry of a route's `filters`, checked and frozen.
 pub trait FilterPlan: Send + Sync {
     fn name(&self) -> &'static str;
     fn build(&self, worker: &WorkerContext) -> Stage;
-    /// Like `build`, for a route of that name: for filters whose state routes must not share.
-    fn build_on(&self, _route: &str, worker: &WorkerContext) -> Stage {
+    /// Like `build`, for a route of these names: for filters whose state routes must not share.
+    fn build_on(&self, _route: RouteNames<'_>, worker: &WorkerContext) -> Stage {
         self.build(worker)
     }
     /// The plan itself, so that the crate that made it can downcast it.

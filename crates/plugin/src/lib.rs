@@ -89,7 +89,7 @@ pub use key_owners::{KeyOwner, KeyOwners};
 pub use keyed::{Claim, Keyed, KeyedLimits, KeyedMetrics};
 pub use kinds::{
     ConsumerLimit, CredentialPlace, FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local,
-    Mention, Mentions, Shared, WorkerContext,
+    Mention, Mentions, RouteNames, Shared, WorkerContext,
 };
 pub use maybe_future::MaybeFuture;
 pub use media_pattern::MediaPattern;

@@ -143,7 +143,7 @@ pub fn route_with(
     for entry in plan.handlers() {
         entry.resolve(Arc::new(HandlerFnPlan(other)));
     }
-    let stages = vec![plan.build_on("test", context)];
+    let stages = vec![plan.build_on("test".into(), context)];
     let handler = Rc::new(HandlerFn(handler));
     Rc::new(Route::new("test", RouteBounds::default(), Arc::default(), stages, handler))
 }

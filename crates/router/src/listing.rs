@@ -1,5 +1,6 @@
 //! The table as text: the routes in the order in which they are tried, one per line.
 
+use crate::Match;
 use crate::table::{RouteId, Router};
 
 impl Router {
@@ -16,20 +17,26 @@ impl Router {
 
     /// What a route matches, in one line.
     pub fn describe(&self, route: RouteId) -> String {
-        let matches = &self.rules()[route.index()].matches;
+        self.rules()[route.index()].matches.describe()
+    }
+}
+
+impl Match {
+    /// All conditions, in one line.
+    pub fn describe(&self) -> String {
         let mut parts = Vec::new();
         let mut part = |name: &str, values: Vec<String>| {
             if !values.is_empty() {
                 parts.push(format!("{name} {}", values.join(", ")));
             }
         };
-        part("listener", matches.listener.iter().map(|name| name.value.clone()).collect());
-        part("host", matches.host.iter().map(ToString::to_string).collect());
-        part("path", matches.path.iter().map(ToString::to_string).collect());
-        part("methods", matches.methods.iter().map(ToString::to_string).collect());
-        part("when", matches.when.iter().map(ToString::to_string).collect());
-        if matches.priority != 0 {
-            part("priority", vec![matches.priority.to_string()]);
+        part("listener", self.listener.iter().map(|name| name.value.clone()).collect());
+        part("host", self.host.iter().map(ToString::to_string).collect());
+        part("path", self.path.iter().map(ToString::to_string).collect());
+        part("methods", self.methods.iter().map(ToString::to_string).collect());
+        part("when", self.when.iter().map(ToString::to_string).collect());
+        if self.priority != 0 {
+            part("priority", vec![self.priority.to_string()]);
         }
         if parts.is_empty() { "everything".to_owned() } else { parts.join("; ") }
     }

@@ -12,7 +12,9 @@ use std::task::{Context, Poll, ready};
 use message::{Body, BodyStream, Fault, Frame, Request, Response};
 use net::clock::{self, Moment};
 use net::{FileRange, Timer};
-use plugin::{Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext};
+use plugin::{
+    Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, RouteNames, Stage, Step, WorkerContext,
+};
 use settings::{Key, Node, Reader, Setting, Size};
 use telemetry::{CachePadded, Counter, families};
 
@@ -91,13 +93,13 @@ impl FilterPlan for BandwidthPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        self.build_on("", worker)
+        self.build_on(RouteNames::default(), worker)
     }
 
-    fn build_on(&self, route: &str, worker: &WorkerContext) -> Stage {
+    fn build_on(&self, route: RouteNames<'_>, worker: &WorkerContext) -> Stage {
         let Bandwidth { burst, key, ipv6_prefix, name, entries, .. } = &self.0;
         let (ipv6_prefix, entries) = (*ipv6_prefix, *entries);
-        let name = name.as_deref().unwrap_or(route);
+        let name = name.as_deref().unwrap_or(route.shown);
         let telemetry = &worker.telemetry;
         let direction = |rate: Option<Size>, direction| {
             let rate = rate?.bytes();

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use message::{Fault, FaultKind, HandlerResult, Request, Side};
 use plugin::{
-    FilterKind, FilterPlan, Handler, HandlerSetting, MaybeFuture, Middleware, Next, Stage,
-    WorkerContext,
+    FilterKind, FilterPlan, Handler, HandlerSetting, MaybeFuture, Middleware, Next, RouteNames,
+    Stage, WorkerContext,
 };
 use settings::{Duration, Node, Percent, Reader, Setting};
 use telemetry::log::Level;
@@ -101,11 +101,11 @@ impl FilterPlan for CircuitBreakerPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        self.build_on("", worker)
+        self.build_on(RouteNames::default(), worker)
     }
 
-    fn build_on(&self, route: &str, worker: &WorkerContext) -> Stage {
-        let name = self.0.name.as_deref().unwrap_or(route);
+    fn build_on(&self, route: RouteNames<'_>, worker: &WorkerContext) -> Stage {
+        let name = self.0.name.as_deref().unwrap_or(route.shown);
         let window_ms = self.0.window.as_millis_u64();
         let identity = (name.to_owned(), window_ms);
         let telemetry = &worker.telemetry;
@@ -113,7 +113,7 @@ impl FilterPlan for CircuitBreakerPlan {
         let breaker = worker.shared.get(identity, || Breaker::new(window_ms));
         let registry = worker.shared.get((), CircuitBreakers::default);
         let filter = CircuitBreakerFilter {
-            _registered: registry.register(route, name, &breaker),
+            _registered: registry.register(route.shown, name, &breaker),
             breaker,
             thresholds: self.0.thresholds(),
             slow_us: self.0.slow.map_or(u64::MAX, |slow| slow.as_millis_u64() * 1000),

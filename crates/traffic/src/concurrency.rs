@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use message::{Fault, FaultKind, Request, Response};
 use plugin::{
-    Condition, Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext,
+    Condition, Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, RouteNames, Stage, Step,
+    WorkerContext,
 };
 use settings::{Key, Node, Percent, Reader, Setting};
 use telemetry::{CachePadded, Counter, Gauge, LimitHit, SharedGauge, WorkerMetrics, families};
@@ -123,12 +124,12 @@ impl FilterPlan for ConcurrencyPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        self.build_on("", worker)
+        self.build_on(RouteNames::default(), worker)
     }
 
-    fn build_on(&self, route: &str, worker: &WorkerContext) -> Stage {
+    fn build_on(&self, route: RouteNames<'_>, worker: &WorkerContext) -> Stage {
         let settings = &*self.0;
-        let name = settings.name.as_deref().unwrap_or(route);
+        let name = settings.name.as_deref().unwrap_or(route.shown);
         let (telemetry, index) = (&worker.telemetry, worker.index);
         let identity = CountersKey {
             name: name.to_owned(),

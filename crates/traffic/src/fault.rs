@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::Duration as Span;
 
 use message::{Fault, FaultKind, Request};
-use plugin::{Condition, Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
+use plugin::{
+    Condition, Filter, FilterKind, FilterPlan, MaybeFuture, RouteNames, Stage, Step, WorkerContext,
+};
 use settings::{Duration, Node, Percent, Reader, Setting};
 use telemetry::{CachePadded, Counter, families};
 
@@ -73,15 +75,15 @@ impl FilterPlan for InjectionPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        self.build_on("", worker)
+        self.build_on(RouteNames::default(), worker)
     }
 
-    fn build_on(&self, route: &str, worker: &WorkerContext) -> Stage {
+    fn build_on(&self, route: RouteNames<'_>, worker: &WorkerContext) -> Stage {
         let counter = |fault| {
             worker.telemetry.worker_counter(
                 worker.index,
                 &families::FAULTS_INJECTED,
-                &[route, fault],
+                &[route.shown, fault],
             )
         };
         Stage::Filter(Rc::new(InjectionFilter {

@@ -14,7 +14,7 @@ use std::time::Duration as Span;
 use message::{Body, FilterScratch, Request};
 use plugin::{
     BackgroundPermit, Condition, Filter, FilterKind, FilterPlan, Handler, HandlerSetting,
-    MaybeFuture, Stage, Step, WorkerContext,
+    MaybeFuture, RouteNames, Stage, Step, WorkerContext,
 };
 use settings::{Duration, Node, Percent, Reader, Setting, Size};
 use telemetry::{CachePadded, Counter, Gauge, families};
@@ -70,11 +70,11 @@ impl FilterPlan for MirrorPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        self.build_on("", worker)
+        self.build_on(RouteNames::default(), worker)
     }
 
-    fn build_on(&self, route: &str, worker: &WorkerContext) -> Stage {
-        let name = self.0.name.as_deref().unwrap_or(route);
+    fn build_on(&self, route: RouteNames<'_>, worker: &WorkerContext) -> Stage {
+        let name = self.0.name.as_deref().unwrap_or(route.shown);
         let (telemetry, index) = (&worker.telemetry, worker.index);
         let results = CopyResult::ALL.map(|result| {
             telemetry.worker_counter(index, &families::MIRRORED, &[name, result.slug()])

@@ -11,7 +11,8 @@ use std::time::Duration as Span;
 
 use message::{Body, Headers, Request, Response};
 use plugin::{
-    Condition, Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Stage, Step, WorkerContext,
+    Condition, Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, RouteNames, Stage, Step,
+    WorkerContext,
 };
 use settings::{Duration, Named, Node, Percent, Reader, Setting};
 use telemetry::{CachePadded, Counter, families};
@@ -103,15 +104,19 @@ impl FilterPlan for MockPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        self.build_on("", worker)
+        self.build_on(RouteNames::default(), worker)
     }
 
-    fn build_on(&self, route: &str, worker: &WorkerContext) -> Stage {
+    fn build_on(&self, route: RouteNames<'_>, worker: &WorkerContext) -> Stage {
         Stage::Filter(Rc::new(MockFilter {
             response: self.0.clone(),
             share: Share::new(self.0.share),
             points: Spread::new(),
-            responses: worker.telemetry.worker_counter(worker.index, &families::MOCKED, &[route]),
+            responses: worker.telemetry.worker_counter(
+                worker.index,
+                &families::MOCKED,
+                &[route.shown],
+            ),
         }))
     }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use message::{HandlerResult, Request, Scheme};
 use plugin::{
     Condition, FilterKind, FilterPlan, Handler, HandlerSetting, MaybeFuture, Middleware, Next,
-    Stage, WorkerContext, variables,
+    RouteNames, Stage, WorkerContext, variables,
 };
 use settings::{Duration, Key, Node, Reader, Setting, Spanned, quote};
 use telemetry::families::{self, CLASSES};
@@ -149,11 +149,11 @@ impl FilterPlan for SplitPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        self.build_on("", worker)
+        self.build_on(RouteNames::default(), worker)
     }
 
-    fn build_on(&self, route: &str, worker: &WorkerContext) -> Stage {
-        let name = self.0.name.as_deref().unwrap_or(route);
+    fn build_on(&self, route: RouteNames<'_>, worker: &WorkerContext) -> Stage {
+        let name = self.0.name.as_deref().unwrap_or(route.shown);
         let variants = self.0.variants.iter().map(|variant| WorkerVariant {
             handler: variant.handler.as_ref().map(|handler| handler.build(worker)),
             metrics: VariantMetrics::new(&worker.telemetry, worker.index, name, &variant.name),

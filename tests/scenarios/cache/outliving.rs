@@ -36,3 +36,18 @@ fn a_cache_that_is_gone_takes_its_content_along() {
     reload(&server, &config(&origin, "", "64MiB"));
     assert!(!is_hit(&get(&server, "/", "")), "it is empty again");
 }
+
+/// Routes without a name are named by their position, which this reload changes.
+#[test]
+fn a_route_that_is_removed_leaves_nothing_to_the_next_one() {
+    let origin = Origin::counting("cache-control: max-age=60\r\n");
+    let text = config(&origin, "", "64MiB").replace("- name: all\n    match", "- match");
+    let (head, open) = text.split_once("routes:\n").expect("routes");
+    let inner = open.replace("rest}\" }", "rest}\", when: { header: x-team, equals: a } }");
+    let server = Tidegate::start(&format!("{head}routes:\n{inner}{open}"));
+    assert_eq!(get(&server, "/", "x-team: a\r\n").text(), "answer 0");
+    assert_eq!(get(&server, "/", "").text(), "answer 1");
+    reload(&server, &text);
+    let after = get(&server, "/", "");
+    assert!(is_hit(&after) && after.text() == "answer 1", "{after:?}");
+}

@@ -130,7 +130,7 @@ impl Site {
         for (setting, owners) in plan.handlers().into_iter().zip(owners) {
             setting.resolve(owners);
         }
-        stages.push(plan.build_on("one", &context));
+        stages.push(plan.build_on("one".into(), &context));
         Rc::new(Route::new(
             "one",
             RouteBounds::default(),

@@ -14,6 +14,7 @@ use super::check_name;
 use super::handlers::Declared;
 use crate::records::{AccessFormatSetting, RouteSettings, Settings};
 use crate::server_plan::RoutePlan;
+use crate::source::version_of;
 
 /// A route that is whole.
 pub(super) struct Compiled {
@@ -66,6 +67,7 @@ pub(super) fn compile(
         routes.push(Compiled {
             listeners: route.r#match.listener.iter().map(|name| name.value.clone()).collect(),
             plan: RoutePlan {
+                identity: identity(route),
                 name,
                 filters,
                 filter_spans,
@@ -166,7 +168,7 @@ fn names(settings: &Settings, reader: &mut Reader<'_>) -> Vec<String> {
         if let Some(name) = &route.name {
             return name.value.clone();
         }
-        let path = route.r#match.path.first().map_or_else(|| "*".to_owned(), ToString::to_string);
+        let path = first_path(route);
         // Counted from where the last one ended: thousands may have the same path.
         let count = counts.entry(path.clone()).or_insert(0_usize);
         loop {
@@ -178,6 +180,22 @@ fn names(settings: &Settings, reader: &mut Reader<'_>) -> Vec<String> {
         }
     };
     settings.routes.iter().map(name).collect()
+}
+
+fn first_path(route: &RouteSettings) -> String {
+    route.r#match.path.first().map_or_else(|| "*".to_owned(), ToString::to_string)
+}
+
+/// What tells a route from those of other configurations: its name, or else its path with a digest
+/// of all that it matches. No name has a control character.
+fn identity(route: &RouteSettings) -> String {
+    match &route.name {
+        Some(name) => name.value.clone(),
+        None => {
+            let matches = route.r#match.describe();
+            format!("{}\u{1}{}", first_path(route), version_of([matches.as_str()]))
+        }
+    }
 }
 
 fn check_path_variables<'v>(
@@ -224,6 +242,25 @@ routes:
         let plan = loaded.unwrap_or_else(|report| panic!("{report}")).plan;
         let names: Vec<_> = plan.routes.iter().map(|route| route.name.as_str()).collect();
         assert_eq!(names, ["/a", "/a#3", "/a#2", "*"]);
+    }
+
+    #[test]
+    fn a_route_without_a_name_is_the_same_wherever_it_is_written() {
+        let identities = |routes: &[&str]| -> Vec<String> {
+            let text = format!("listeners: {{ web: {{ bind: ':80' }} }}\nroutes: {routes:?}");
+            let text = text.replace('"', "");
+            let loaded = load(&TextSource::new("t", &text), &|_| None, &Kinds::all());
+            let plan = loaded.unwrap_or_else(|report| panic!("{report}")).plan;
+            plan.routes.iter().map(|route| route.identity.clone()).collect()
+        };
+        let one = "{ match: { path: /a, when: { ip: 10.0.0.0/8 } }, handler: { respond: {} } }";
+        let two = "{ match: /a, handler: { respond: {} } }";
+        let named = "{ name: /a, match: { path: /a, methods: PUT }, handler: { respond: {} } }";
+        let all = identities(&[named, one, two]);
+        assert_eq!(all[0], "/a");
+        assert!(all[1] != all[2] && all[1..].iter().all(|text| text.starts_with("/a\u{1}")));
+        assert_eq!(identities(&[two]), all[2..]);
+        assert_eq!(identities(&[one]), all[1..2]);
     }
 
     #[test]
