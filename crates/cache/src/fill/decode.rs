@@ -7,9 +7,11 @@ use wire::negotiate::accepts_coding;
 
 use super::decoding_body::{DecodeContext, DecodingBody};
 
-/// The content coding of a response, if it is a supported one.
+/// The content coding of a response, if it is a single, supported one. Lines of one name are one
+/// list (RFC 9110 5.3).
 pub(super) fn content_coding(head: &Headers) -> Option<Coding> {
-    head.get_str(Known::ContentEncoding).and_then(|token| Coding::parse(token.trim()))
+    let codings = head.joined(Known::ContentEncoding)?;
+    Coding::parse(std::str::from_utf8(&codings).ok()?.trim())
 }
 
 /// True if the client accepts a content coding.

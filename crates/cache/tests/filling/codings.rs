@@ -163,6 +163,24 @@ fn what_is_not_to_be_transformed_or_of_another_type_stays_as_it_is() {
     });
 }
 
+/// Two lines are one list (RFC 9110 5.3).
+#[test]
+fn what_has_several_encodings_stays_as_it_is() {
+    block_on_local(async {
+        let once = encode_all(Coding::Gzip, 6, &content(10_000)).unwrap();
+        let twice = encode_all(Coding::Gzip, 6, &once).unwrap();
+        let gzip = ("content-encoding", "gzip");
+        let length = twice.len() as u64;
+        let (_site, _origin, route) = stored(&[KEPT, TYPE, TAG, gzip, gzip], twice).await;
+        for accept in ["gzip", "identity"] {
+            let requesting = get_with(&route, "/", &[("accept-encoding", accept)]).await;
+            let got = done(requesting).await.unwrap();
+            assert_eq!(got.headers.get_all("content-encoding").count(), 2);
+            assert_eq!(got.body.length(), Some(length));
+        }
+    });
+}
+
 #[test]
 fn what_gets_no_shorter_is_tried_once() {
     block_on_local(async {
