@@ -136,10 +136,14 @@ impl Decoder {
     }
 
     /// Signals the end of the input, which must be the end of the compressed stream too. All output
-    /// must have been taken before.
+    /// must have been taken before. No input at all is an empty body: servers send `Content-Encoding`
+    /// with responses that have no content, such as a redirect.
     pub fn finish(&mut self) -> Result<(), DecodeError> {
         if let Some(failed) = self.failed {
             return Err(failed);
+        }
+        if self.input_bytes == 0 {
+            return Ok(());
         }
         let is_whole = match &mut self.stream {
             Stream::Gzip(stream) => stream.try_finish().is_ok(),

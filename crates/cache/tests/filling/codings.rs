@@ -11,7 +11,7 @@ use net::worker::block_on_local;
 use plugin::Route;
 use settings::node;
 
-use super::site::{Got, Origin, Site, bytes_response, done, get_with, response_with};
+use super::site::{Got, Origin, Site, bytes_response, done, get_with, response_with, text};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
 const KEPT: (&str, &str) = ("cache-control", "max-age=600");
@@ -177,6 +177,27 @@ fn what_has_several_encodings_stays_as_it_is() {
             let got = done(requesting).await.unwrap();
             assert_eq!(got.headers.get_all("content-encoding").count(), 2);
             assert_eq!(got.body.length(), Some(length));
+        }
+    });
+}
+
+/// Servers name an encoding also where a response has no content.
+#[test]
+fn no_content_is_none_in_any_encoding() {
+    block_on_local(async {
+        for cached in [KEPT, ("cache-control", "no-store")] {
+            let (site, mut origin) = Site::plain();
+            let route = site.worker(0);
+            let requesting = async || get_with(&route, "/", &[("accept-encoding", "br")]).await;
+            let client = requesting().await;
+            let fields = [cached, ("location", "/b"), ("content-encoding", "gzip")];
+            origin.next_call().await.respond(response_with(301, &fields, ""));
+            assert_eq!(text(client).await, "");
+            if cached == KEPT {
+                until(|| site.cache().store().stats().objects > 0).await;
+                assert_eq!(text(requesting().await).await, "");
+                assert!(origin.is_idle());
+            }
         }
     });
 }
