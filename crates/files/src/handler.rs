@@ -78,15 +78,30 @@ impl FilesHandler {
             Ok(FileResponse::Listing(items)) => {
                 Ok(listing::response(path, &items, &request.headers))
             }
-            Err(OpenError::Missing) if self.falls_back(request) => {
-                match self.locate(FALLBACK, now, |files, _| find_fallback(files)).await {
-                    Ok(FileResponse::Resource(resource)) => respond(&resource, request),
-                    Ok(_) => Err(Fault::not_found()),
-                    Err(refusal) => Err(fault(refusal)),
-                }
+            Err(OpenError::Missing) if self.files.spa.is_some() => {
+                self.fall_back(request, now).await
             }
             Err(refusal) => Err(fault(refusal)),
         }
+    }
+
+    /// Responds to a missing path with the page of an application in the browser: not if an image
+    /// or a script was requested. Where Accept decides that, caches are told (RFC 9110 12.5.5).
+    async fn fall_back(&self, request: &Request, now: Moment) -> HandlerResult {
+        let last = request.target.path().rsplit('/').next().unwrap_or_default();
+        let decided_by_accept = last.contains('.');
+        if decided_by_accept && !accepts_html(request) {
+            return Err(Fault::not_found().with_field(Known::Vary, "Accept"));
+        }
+        let mut response = match self.locate(FALLBACK, now, |files, _| find_fallback(files)).await {
+            Ok(FileResponse::Resource(resource)) => respond(&resource, request)?,
+            Ok(_) => return Err(Fault::not_found()),
+            Err(refusal) => return Err(fault(refusal)),
+        };
+        if decided_by_accept {
+            response.headers.append(Known::Vary, "Accept");
+        }
+        Ok(response)
     }
 
     /// Finds what is at a path, in the cache or on disk.
@@ -125,18 +140,12 @@ impl FilesHandler {
             }
         })
     }
+}
 
-    /// True if a missing path belongs to an application in the browser: not if an image or a script
-    /// was requested.
-    fn falls_back(&self, request: &Request) -> bool {
-        let last = request.target.path().rsplit('/').next().unwrap_or_default();
-        let accepts_html = || {
-            request.headers.joined(Known::Accept).is_some_and(|accept| {
-                wire::token::list(&accept).any(|range| range.starts_with(b"text/html"))
-            })
-        };
-        self.files.spa.is_some() && (!last.contains('.') || accepts_html())
-    }
+fn accepts_html(request: &Request) -> bool {
+    request.headers.joined(Known::Accept).is_some_and(|accept| {
+        wire::token::list(&accept).any(|range| range.starts_with(b"text/html"))
+    })
 }
 
 /// The result of the blocking pool.

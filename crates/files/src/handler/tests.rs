@@ -350,12 +350,19 @@ fn a_single_page_application_gets_its_page() {
             assert_eq!((page.status, page.text()), (200, "app"));
             assert_eq!(page.field("content-type"), "text/html; charset=utf-8");
         }
-        assert_eq!(get(&handler, "/users/j.doe", &[("accept", "text/html")]).await.text(), "app");
-        assert_eq!(get(&handler, "/gone.js", &[("accept", "*/*")]).await.status, 404);
+        let page = get(&handler, "/users/j.doe", &[("accept", "text/html")]).await;
+        assert_eq!((page.text(), page.field("vary")), ("app", "Accept"));
+        let gone = get(&handler, "/gone.js", &[("accept", "*/*")]).await;
+        assert_eq!((gone.status, gone.field("vary")), (404, "Accept"));
         assert_eq!(get(&handler, "/a.js", &[]).await.text(), "js");
         assert_eq!(get(&handler, "/.env", &[]).await.status, 404);
-        let etag = get(&handler, "/x", &[]).await.field("etag").to_owned();
+        let page = get(&handler, "/x", &[]).await;
+        assert_eq!(page.field("vary"), "", "whatever the client accepts");
+        let etag = page.field("etag").to_owned();
         assert_eq!(get(&handler, "/y", &[("if-none-match", &etag)]).await.status, 304);
+        let known = [("if-none-match", etag.as_str()), ("accept", "text/html")];
+        let same = get(&handler, "/y.z", &known).await;
+        assert_eq!((same.status, same.field("vary")), (304, "Accept"));
     });
 }
 
