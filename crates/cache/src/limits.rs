@@ -106,7 +106,7 @@ pub const DISK_SEGMENT_BYTES_MAX: u64 = 256 * 1024 * 1024;
 pub const DISK_REWRITTEN_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Purges that wait while the directory cannot be opened; with more, all records are deleted.
 pub const DISK_PURGES_WAITING_MAX: usize = 4096;
-/// Purged tags and prefixes that records on disk are compared with.
+/// Purged tags, softly purged URLs, and purged prefixes that records on disk are compared with.
 pub const DISK_PURGED_TAGS_MAX: usize = 64 * 1024;
 pub const DISK_PURGED_PREFIXES_MAX: usize = 256;
 /// How long a disk is not used after an error.

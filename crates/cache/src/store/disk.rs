@@ -215,11 +215,12 @@ impl DiskTier {
         }
     }
 
-    /// Removes what a purge covers; `time` is the epoch of the purge.
-    pub(crate) fn purge(&self, purge: &Purge<'_>, time: u64) {
+    /// Removes what a purge covers, or makes it stale if `soft`; `time` is the epoch of the purge.
+    pub(crate) fn purge(&self, purge: &Purge<'_>, soft: bool, time: u64) {
         let shared = &self.shared;
-        shared.purged.note(purge, time);
+        shared.purged.note(purge, soft, time);
         match purge {
+            _ if soft => {}
             Purge::Url(url) => shared.index_mut().remove_url(url),
             Purge::All => {
                 shared.index_mut().clear();
@@ -227,7 +228,7 @@ impl DiskTier {
             }
             Purge::Tags(_) | Purge::Prefix(_) => {}
         }
-        self.send(WriterJob::Purge(purge_log::encode(purge), time));
+        self.send(WriterJob::Purge(purge_log::encode(purge, soft), time));
     }
 
     /// Reads what [`DiskTier::write_position`] has written. The text of a damaged file is not a

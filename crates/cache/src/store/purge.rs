@@ -108,7 +108,7 @@ impl Store {
     fn purge_one(&self, purge: &Purge<'_>, soft: bool) -> u64 {
         let time = self.purge_epochs.note(purge);
         if let Some(disk) = &*self.disk() {
-            disk.purge(purge, time);
+            disk.purge(purge, soft, time);
         }
         let memory = &self.memory;
         let removes = (!soft).then_some(RemovalReason::Purged);

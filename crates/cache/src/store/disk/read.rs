@@ -44,7 +44,8 @@ impl StoredRecord {
         u64::from(self.location.length).min(2 * MEMORY_FILE_BYTES_MIN)
     }
 
-    /// Reads the object if it has this key, is complete and was not purged. Blocks.
+    /// Reads the object if it has this key, is complete and was not purged; stale if it was purged
+    /// softly. Blocks.
     pub(crate) fn read(self, key: &Key) -> Option<Object> {
         let shared = &self.shared;
         let counts = &shared.counts;
@@ -133,9 +134,14 @@ impl StoredRecord {
             return Ok(RecordRead::Damaged);
         };
         let tags = object.response().map_or(&[][..], |response| &response.tags);
-        match self.shared.purged.is_gone(key.url(), tags, header.time) {
-            true => Ok(RecordRead::Other),
-            false => Ok(RecordRead::Object(Box::new(object))),
+        let purged = &self.shared.purged;
+        if purged.is_gone(key.url(), tags, header.time) {
+            return Ok(RecordRead::Other);
         }
+        // Markers describe requests, not responses.
+        if object.response().is_some() && purged.is_stale(key.url(), tags, header.time) {
+            object.state.make_stale();
+        }
+        Ok(RecordRead::Object(Box::new(object)))
     }
 }

@@ -76,6 +76,10 @@ fn what_memory_has_no_room_for_comes_back_and_what_was_stored_survives() {
 /// What was read is written again when its segment is deleted, the record of its purge is not.
 #[test]
 fn what_was_purged_by_tag_is_not_written_again() {
+    [false, true].into_iter().for_each(not_written_again);
+}
+
+fn not_written_again(soft: bool) {
     let directory = tempfile::tempdir().unwrap();
     let size = 4 * DISK_SEGMENT_BYTES_MIN;
     let page = sample("http://a/").tagged(&[7]);
@@ -85,7 +89,7 @@ fn what_was_purged_by_tag_is_not_written_again() {
         written(&store, 1);
         forget(&store, &page);
         assert!(brought(&store, &page.key()));
-        store.purge(&Purge::Tags(&[7]), false);
+        store.purge(&Purge::Tags(&[7]), soft);
         let before = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path());
         let first = before.filter(|path| path.metadata().unwrap().len() > 0).min().unwrap();
         for at in 1.. {
@@ -174,6 +178,42 @@ fn what_was_purged_stays_away_over_a_restart() {
             assert_eq!(brought(&store, &tagged(url).key()), stays, "{purge:?} {url}");
         }
         assert!(brought(&store, &tagged("http://a/x?new").key()), "{purge:?}");
+    }
+}
+
+#[test]
+fn what_was_purged_softly_is_stale_also_after_a_restart() {
+    let pages = ["http://a/x", "http://a/y", "http://b/"];
+    let purges: [(Purge<'_>, [bool; 3]); 4] = [
+        (Purge::Url(b"http://a/x"), [true, false, false]),
+        (Purge::Prefix(b"http://a/"), [true, true, false]),
+        (Purge::Tags(&[9]), [false, true, false]),
+        (Purge::All, [true, true, true]),
+    ];
+    let tagged = |url| sample(url).tagged(if url == "http://a/y" { &[9] } else { &[] });
+    for (purge, stale) in purges {
+        let directory = tempfile::tempdir().unwrap();
+        let loaded = |store: &Store| {
+            for (url, is_stale) in pages.iter().zip(stale) {
+                assert!(brought(store, &tagged(url).key()), "{purge:?} {url}");
+                let object = tagged(url).found(store).unwrap();
+                assert_eq!(object.state.is_stale(), is_stale, "{purge:?} {url}");
+            }
+        };
+        let later = tagged("http://a/x?new");
+        {
+            let store = open(directory.path(), 64 * MIB);
+            pages.iter().for_each(|url| drop(tagged(url).put(&store).unwrap()));
+            written(&store, 3);
+            pages.iter().for_each(|url| forget(&store, &tagged(url)));
+            store.purge(&purge, true);
+            loaded(&store);
+            later.put(&store).unwrap();
+            written(&store, 4);
+        }
+        let store = open(directory.path(), 64 * MIB);
+        loaded(&store);
+        assert!(brought(&store, &later.key()) && !later.found(&store).unwrap().state.is_stale());
     }
 }
 

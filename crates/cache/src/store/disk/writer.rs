@@ -377,9 +377,11 @@ impl DiskWriter {
             };
             let tags = object.response().map_or(&[][..], |response| &response.tags);
             let (hashes, url) = (KeyHashes::of(&object.key), object.key.url());
-            // Between deletion and rewriting, a purge did not find it in the index.
+            // Between deletion and rewriting, a purge did not find it in the index. What was purged
+            // softly goes too: the record of that purge may be deleted before a new record.
             let is_gone = || {
                 shared.purged.is_gone(url, tags, header.time)
+                    || shared.purged.is_stale(url, tags, header.time)
                     || !shared.purge_epochs.admit(&object, url_hash(url), begun)
             };
             if is_gone() {
@@ -443,7 +445,7 @@ impl DiskWriter {
     fn clear(&mut self, time: u64) -> io::Result<()> {
         let before: Vec<u32> = self.lengths.keys().copied().collect();
         self.is_open = false;
-        self.purge(purge_log::encode(&Purge::All), time)?;
+        self.purge(purge_log::encode(&Purge::All, false), time)?;
         self.delete(&before)
     }
 
@@ -461,10 +463,11 @@ fn repeat(shared: &DiskShared, recorded: &StatusHeaders<'_>, time: u64) {
         }
         StatusHeaders::Purge(Purge::Url(url)) => shared.index_mut().remove_url(url),
         StatusHeaders::Purge(Purge::All) => {
-            shared.purged.note(&Purge::All, time);
+            shared.purged.note(&Purge::All, false, time);
             shared.index_mut().clear();
         }
-        StatusHeaders::Purge(purge) => shared.purged.note(purge, time),
+        StatusHeaders::Purge(purge) => shared.purged.note(purge, false, time),
+        StatusHeaders::SoftPurge(purge) => shared.purged.note(purge, true, time),
     }
 }
 
