@@ -49,6 +49,18 @@ impl Key {
         &self.text[..self.url_len as usize]
     }
 
+    /// The text without the values of a variant.
+    pub(crate) fn primary(&self) -> &[u8] {
+        let end = memchr::memmem::find(&self.text, VARIANT);
+        &self.text[..end.unwrap_or(self.text.len())]
+    }
+
+    /// True if the text is this primary key, alone or with the values of a variant.
+    pub(crate) fn is_variant_of(&self, primary: &[u8]) -> bool {
+        let values = self.text.strip_prefix(primary);
+        values.is_some_and(|values| values.is_empty() || values.starts_with(VARIANT))
+    }
+
     /// `scheme://authority` of the URL.
     pub(crate) fn origin(&self) -> &[u8] {
         let url = self.url();
@@ -61,6 +73,9 @@ impl Key {
         hash(&self.text, self.url_len as usize)
     }
 }
+
+/// What the values of a variant begin with. No component of a key begins like this.
+const VARIANT: &[u8] = b"\0v:";
 
 /// Bits of a hash that depend on the URL alone: they choose the shard of the store, so that a shard
 /// holds all objects of a URL. Tables use the lowest bits and the highest seven.
@@ -154,7 +169,7 @@ impl KeyBuffer {
         &mut self,
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Result<&mut KeyBuffer, KeyError> {
-        self.text.extend_from_slice(b"\0v:");
+        self.text.extend_from_slice(VARIANT);
         let begin = self.text.len();
         write(&mut self.text);
         if memchr::memchr(0, &self.text[begin..]).is_some() {

@@ -49,6 +49,8 @@ pub const IN_FLIGHT_MAX: usize = 16 * 1024;
 /// Memory of all fetches in flight of one cache: as much as its store has, within these.
 pub const FILLS_BYTES_MIN: u64 = 16 * 1024 * 1024;
 pub const FILLS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Stored responses of one URL, whatever their keys: each insertion compares them.
+pub const URL_RESPONSES_MAX: usize = 1024;
 /// Decoded bytes per encoded byte of a body, above the first mebibyte: the maximum of gzip.
 pub const DECODED_RATIO_MAX: u64 = 1100;
 /// Encoded bytes that are decoded in one step for a client that does not accept the coding, and

@@ -206,7 +206,7 @@ impl Store {
     }
 
     /// Stores an object in place of the one of the same key, whose transcoded codings are removed.
-    /// Of a URL, at most `variants_max` responses are stored. The bytes of the object must be its
+    /// Of a primary key, at most `variants_max` responses are stored. The bytes of the object must be its
     /// own and of exact capacity: a slice keeps its whole block alive, and a shortened buffer stays
     /// in the larger block, both uncounted.
     pub fn insert(
@@ -270,7 +270,7 @@ impl Store {
                     return Err(InsertError::Orphan);
                 }
                 if !response.derived {
-                    shard.limit_variants(hashes, object.key.url(), most, removed);
+                    shard.limit_variants(hashes, &object.key, most, removed);
                 }
             }
             shard.insert(object.clone(), hashes, now, removed);

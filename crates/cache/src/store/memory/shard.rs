@@ -11,10 +11,10 @@ use hashbrown::HashTable;
 use super::tags::Tags;
 use super::weight::weigh;
 use super::{ClearEpochs, RemovalReason, RemovedObjects};
-use crate::limits::{SWEEP_INSERT, VALIDATOR_KEEP_S};
+use crate::limits::{SWEEP_INSERT, URL_RESPONSES_MAX, VALIDATOR_KEEP_S};
 use crate::rules::Flags;
 use crate::store::s3fifo::{NONE, S3Fifo};
-use crate::{Object, ObjectKind, StoredResponse};
+use crate::{Key, Object, ObjectKind, StoredResponse};
 
 mod compact;
 
@@ -75,6 +75,28 @@ impl ShardCount {
     fn subtract(&mut self, object: &Object) {
         self.objects -= 1;
         self.responses -= u64::from(canonical(object).is_some());
+    }
+}
+
+/// The number of some responses, and the least used of them.
+#[derive(Default)]
+struct LeastUsed {
+    count: usize,
+    /// Its uses and when it was received, and its slot.
+    least: Option<((u8, u64), u32)>,
+}
+
+impl LeastUsed {
+    fn add(&mut self, rank: (u8, u64), at: u32) {
+        self.count += 1;
+        if self.least.is_none_or(|(lowest, _)| rank < lowest) {
+            self.least = Some((rank, at));
+        }
+    }
+
+    /// The slot of the least used one, if there are `most`.
+    fn of(&self, most: usize) -> Option<u32> {
+        self.least.filter(|_| self.count >= most).map(|(_, at)| at)
     }
 }
 
@@ -305,19 +327,19 @@ impl Shard {
         })
     }
 
-    /// Makes room for one more variant of a URL that has `most` under other keys: removes the least
-    /// used, of these the oldest.
+    /// Makes room for one more variant of a primary key that has `most` under other keys, and for one
+    /// more response of its URL: removes the least used, of these the oldest.
     pub(in crate::store) fn limit_variants(
         &mut self,
         (hash, url_hash): (u64, u64),
-        url: &[u8],
+        key: &Key,
         most: usize,
         removed: &mut RemovedObjects,
     ) {
+        let primary = key.primary();
         loop {
-            let mut count = 0;
-            let mut least: Option<((u8, u64), u32)> = None;
-            for at in self.of_url(url_hash, url) {
+            let (mut variants, mut all) = (LeastUsed::default(), LeastUsed::default());
+            for at in self.of_url(url_hash, key.url()) {
                 let slot = &self.slots[at as usize];
                 let Some(object) =
                     slot.object.as_deref().filter(|_| slot.hash != hash && slot.epoch >= self.hard)
@@ -326,13 +348,14 @@ impl Shard {
                 };
                 if let Some(response) = canonical(object) {
                     let rank = (object.state.uses(), response.meta.received_secs);
-                    if least.is_none_or(|(lowest, _)| rank < lowest) {
-                        least = Some((rank, at));
+                    all.add(rank, at);
+                    if object.key.is_variant_of(primary) {
+                        variants.add(rank, at);
                     }
-                    count += 1;
                 }
             }
-            let Some((_, at)) = least.filter(|_| count >= most.max(1)) else { return };
+            let too_many = variants.of(most.max(1)).or_else(|| all.of(URL_RESPONSES_MAX));
+            let Some(at) = too_many else { return };
             self.remove(at, RemovalReason::Variants, removed);
         }
     }

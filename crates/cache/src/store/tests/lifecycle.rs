@@ -1,6 +1,7 @@
 //! Insertion, expiry and removal.
 
 use super::*;
+use crate::limits::URL_RESPONSES_MAX;
 
 #[test]
 fn what_is_stored_is_found_by_its_whole_key_and_replaced_by_what_comes_later() {
@@ -91,6 +92,27 @@ fn of_too_many_variants_the_least_used_one_goes() {
     let there = |name| variant(name).found(&store).is_some();
     assert_eq!(names.iter().map(there).collect::<Vec<_>>(), [true, true, false, true, true]);
     assert_eq!(store.of_url(b"http://a/1").len(), 5);
+}
+
+/// Other components of a key (`key: { headers: [x-tenant] }`) are not variants.
+#[test]
+fn each_key_of_a_url_has_its_own_variants() {
+    let store = Store::new(64 * MIB);
+    let response = |tenant: usize, name: &str| {
+        let rest = format!("{ROUTE}\0={tenant}\0v:{name}");
+        Sample { rest, ..sample("http://a/1") }
+    };
+    for (tenant, name) in (0..40).flat_map(|tenant| [(tenant, "a"), (tenant, "b")]) {
+        store.insert(response(tenant, name).object(&store), store.purge_epoch(), 2).unwrap();
+    }
+    assert_eq!(store.stats().objects, 80);
+    store.insert(response(7, "c").object(&store), store.purge_epoch(), 2).unwrap();
+    assert_eq!((store.stats().objects, removed_count(&store, RemovalReason::Variants)), (80, 1));
+    assert!(response(7, "a").found(&store).is_none() || response(7, "b").found(&store).is_none());
+    for tenant in 40..URL_RESPONSES_MAX {
+        store.insert(response(tenant, "a").object(&store), store.purge_epoch(), 2).unwrap();
+    }
+    assert_eq!(store.stats().objects, URL_RESPONSES_MAX as u64);
 }
 
 #[test]
