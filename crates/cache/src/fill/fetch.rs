@@ -436,7 +436,8 @@ impl Fetch {
     }
 
     /// Remembers that the response could not be stored, so that requests do not wait for each
-    /// other. Reasons in this one request or in a failing origin are not remembered.
+    /// other. Reasons in this one request or in a failing origin are not remembered, and an error
+    /// that may be about this one client (400, 401, 403, 429) does not replace what is stored.
     fn mark_uncacheable(&self, reason: UncachedReason, status: u16) {
         let hit_for_miss_s = u64::from(self.filter.config().hit_for_miss_s);
         let passing = matches!(
@@ -446,7 +447,9 @@ impl Fetch {
                 | UncachedReason::Failed
                 | UncachedReason::Partial
         );
-        if hit_for_miss_s == 0 || passing || status >= 500 || status == 304 {
+        let spares_stored = (400..500).contains(&status) && !matches!(status, 404 | 410);
+        let keeps = spares_stored && self.stale.is_some();
+        if hit_for_miss_s == 0 || passing || keeps || status >= 500 || status == 304 {
             return;
         }
         let until_secs = wall_secs() + hit_for_miss_s;

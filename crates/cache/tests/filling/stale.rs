@@ -176,3 +176,24 @@ fn followers_revalidate_for_themselves_what_must_be_revalidated() {
         assert!(origin.is_idle());
     });
 }
+
+/// 403 and 429 may be about the one client that wants it revalidated; 404 and 410 are not.
+#[test]
+fn an_error_of_one_request_does_not_replace_what_is_stored() {
+    block_on_local(async {
+        for (status, stays) in [(403, true), (429, true), (404, false), (410, false)] {
+            let (site, mut origin) = Site::plain();
+            let route = site.worker(0);
+            store(&route, &mut origin, KEPT).await;
+            let client = get_with(&route, "/", &[("cache-control", "no-cache")]).await;
+            origin.next_call().await.respond(response_with(status, &[], "sorry"));
+            assert_eq!(text(client).await, "sorry");
+            let next = get(&route, "/").await;
+            if !stays {
+                origin.next_call().await.respond(response_with(200, &[KEPT], "newer"));
+            }
+            assert_eq!(text(next).await, if stays { "content" } else { "newer" }, "{status}");
+            assert!(origin.is_idle());
+        }
+    });
+}
