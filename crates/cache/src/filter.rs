@@ -54,7 +54,7 @@ impl CacheFilter {
             Ok(StoredLookup::Other(lookup)) => return Classified::Miss(directives, lookup),
             Err(error) => return Classified::NoKey(error),
         };
-        let coding = self.preferred_coding(&fresh.entry, fresh.left_s, request);
+        let coding = self.preferred_coding(&fresh.entry, fresh.left_s, request, &directives);
         let entry = match &coding {
             PreferredCoding::Canonical => Some(&fresh.entry),
             PreferredCoding::Other(entry) => Some(entry),

@@ -9,9 +9,10 @@ use std::time::Duration;
 use message::Request;
 use wire::Known;
 
+use crate::fill::accepts;
 use crate::key::with_key_buffer;
 use crate::limits::{BEST_FRESH_S_MIN, TRANSCODE_WAIT_MS};
-use crate::rules::reuse;
+use crate::rules::{RequestDirectives, reuse};
 use crate::serve::{StoredEntry, find};
 use crate::transcode::{self, CodingChoice, TargetCoding, TranscodeRequest, TranscodeStart};
 use crate::worker_filter::CacheFilter;
@@ -32,11 +33,12 @@ impl CacheFilter {
         canonical: &StoredEntry,
         left_s: i64,
         request: &Request,
+        directives: &RequestDirectives,
     ) -> PreferredCoding {
         let object = canonical.object();
         let Some(response) = object.response() else { return PreferredCoding::NotReady };
-        let CodingChoice::Coded { target, acceptable } = self.choice(canonical, response, request)
-        else {
+        let choice = self.choice(canonical, response, request, directives);
+        let CodingChoice::Coded { target, acceptable } = choice else {
             return PreferredCoding::Canonical;
         };
         if let Some(existing) = self.existing_coding(canonical, target) {
@@ -61,15 +63,15 @@ impl CacheFilter {
         &self,
         object: &Arc<Object>,
         request: &Request,
+        directives: &RequestDirectives,
     ) -> Arc<Object> {
         let canonical = || object.clone();
         let Some(response) = object.response().filter(|response| !response.derived) else {
             return canonical();
         };
         let entry = StoredEntry::Cold(object.clone());
-        let CodingChoice::Coded { target, .. } = self.choice(&entry, response, request) else {
-            return canonical();
-        };
+        let choice = self.choice(&entry, response, request, directives);
+        let CodingChoice::Coded { target, .. } = choice else { return canonical() };
         if let Some(existing) = transcode::find(self.cache().store(), object, target) {
             return existing;
         }
@@ -96,9 +98,14 @@ impl CacheFilter {
         found: &StoredEntry,
         response: &StoredResponse,
         request: &Request,
+        directives: &RequestDirectives,
     ) -> CodingChoice {
         let config = &self.config().codings;
         if transcode::has_single_coding(response, config) {
+            return CodingChoice::Canonical;
+        }
+        // RFC 9111 5.2.1.6.
+        if directives.no_transform && accepts(request, response.coding) {
             return CodingChoice::Canonical;
         }
         // A client without Accept-Encoding gets the decoded content.

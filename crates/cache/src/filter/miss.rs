@@ -175,7 +175,7 @@ impl<'a> MissHandler<'a> {
             }
             Reuse::Use { refresh, left_s, .. } => {
                 let hit = CacheOutcome::Hit;
-                let outcome = self.filter.serve_stored(object, hit, self.request).await;
+                let outcome = self.serve_stored(object, hit).await;
                 if object.state.is_damaged() {
                     self.avoids_owner = true;
                     return MissDecision::Fetch(Forward::UriMiss, None);
@@ -197,10 +197,14 @@ impl<'a> MissHandler<'a> {
                 metrics.stale_error.inc();
                 self.note("stale", Notes::default());
                 let hit = CacheOutcome::Hit;
-                MissDecision::Done(self.filter.serve_stored(object, hit, self.request).await)
+                MissDecision::Done(self.serve_stored(object, hit).await)
             }
             Reuse::Validate { why, .. } => MissDecision::Fetch(why, Some(object.clone())),
         }
+    }
+
+    async fn serve_stored(&self, object: &Arc<Object>, outcome: CacheOutcome) -> HandlerResult {
+        self.filter.serve_stored(object, outcome, self.request, &self.directives).await
     }
 
     /// What another fetch has stored, or a purge removed, between the lookup and becoming the
@@ -363,7 +367,7 @@ impl<'a> MissHandler<'a> {
             }
             FetchOutcome::Revalidated(object, private) => {
                 let cache_outcome = forwarded_stored(why, Some(304), false);
-                let mut outcome = filter.serve_stored(&object, cache_outcome, self.request).await;
+                let mut outcome = self.serve_stored(&object, cache_outcome).await;
                 if let Ok(response) = &mut outcome {
                     append(&mut response.headers, &private);
                 }
@@ -399,7 +403,7 @@ impl<'a> MissHandler<'a> {
                 if collapsed {
                     self.note("stale", Notes::default());
                 }
-                filter.serve_stored(stale, cache_outcome, self.request).await
+                self.serve_stored(stale, cache_outcome).await
             }
             None => Err(fault),
         }
@@ -429,9 +433,7 @@ impl<'a> MissHandler<'a> {
                 return FollowResult::Retry;
             }
             Some(FetchResult::Revalidated(object)) if object.key == lookup.key => {
-                filter
-                    .serve_stored(&object, forwarded_stored(why, Some(304), true), self.request)
-                    .await
+                self.serve_stored(&object, forwarded_stored(why, Some(304), true)).await
             }
             Some(FetchResult::Revalidated(_)) => return FollowResult::Retry,
             Some(FetchResult::Streaming(streaming)) => {

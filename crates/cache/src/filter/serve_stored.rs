@@ -7,7 +7,7 @@ use net::clock::wall_secs;
 
 use crate::Object;
 use crate::fill::{DecodeContext, DecodeSource, StreamingResponse, decode_for_client};
-use crate::rules::{CacheOutcome, Status, remove_cache_fields, reuse};
+use crate::rules::{CacheOutcome, RequestDirectives, Status, remove_cache_fields, reuse};
 use crate::serve::{self, StatusHeaders};
 use crate::worker_filter::CacheFilter;
 
@@ -22,8 +22,9 @@ impl CacheFilter {
         object: &Arc<Object>,
         outcome: CacheOutcome,
         request: &Request,
+        directives: &RequestDirectives,
     ) -> HandlerResult {
-        let object = &self.await_coding(object, request).await;
+        let object = &self.await_coding(object, request, directives).await;
         let Some(response) = object.response() else {
             return Err(Fault::internal("the stored object is not a response"));
         };

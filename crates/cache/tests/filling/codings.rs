@@ -202,6 +202,23 @@ fn no_content_is_none_in_any_encoding() {
     });
 }
 
+/// RFC 9111 5.2.1.6.
+#[test]
+fn a_client_that_wants_no_transformation_gets_what_the_origin_sent() {
+    block_on_local(async {
+        let gzip = encode_all(Coding::Gzip, 6, &content(50_000)).unwrap();
+        let fields = [KEPT, TYPE, TAG, ("content-encoding", "gzip")];
+        let (_site, _origin, route) = stored(&fields, gzip).await;
+        encoded(&route, "br", "br").await;
+        // One that does not accept that gets it in another encoding all the same.
+        for (accept, coding) in [("br, gzip", "gzip"), ("br", "br")] {
+            let fields = [("accept-encoding", accept), ("cache-control", "no-transform")];
+            let got = done(get_with(&route, "/", &fields).await).await.unwrap();
+            assert_eq!(got.field("content-encoding"), coding);
+        }
+    });
+}
+
 #[test]
 fn what_gets_no_shorter_is_tried_once() {
     block_on_local(async {
