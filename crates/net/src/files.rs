@@ -143,7 +143,8 @@ impl Directory {
 }
 
 /// True if a part of a file can be read without waiting for a disk. Checks samples; a file system
-/// that cannot tell counts as fast.
+/// that cannot tell counts as fast. False if the file has become shorter than the part, or cannot
+/// be read.
 #[cfg(target_os = "linux")]
 pub fn is_resident(file: &File, offset: u64, length: u64) -> bool {
     use rustix::io::{ReadWriteFlags, preadv2};
@@ -153,7 +154,11 @@ pub fn is_resident(file: &File, offset: u64, length: u64) -> bool {
         let mut byte = [0];
         let mut parts = [IoSliceMut::new(&mut byte)];
         let read = preadv2(file, &mut parts, offset + at, ReadWriteFlags::NOWAIT);
-        read != Err(Errno::AGAIN)
+        match read {
+            Ok(length) => length > 0,
+            // EINVAL and ENOSYS: kernels that do not know the call or its flag.
+            Err(error) => matches!(error, Errno::OPNOTSUPP | Errno::INVAL | Errno::NOSYS),
+        }
     })
 }
 
@@ -162,7 +167,8 @@ pub fn is_resident(_file: &File, _offset: u64, _length: u64) -> bool {
     true
 }
 
-/// Reads a part of a file into the page cache, so that [`is_resident`] is true afterwards.
+/// Reads a part of a file into the page cache, so that [`is_resident`] is true afterwards. A file
+/// that is shorter is read to its end.
 pub fn warm(file: &File, offset: u64, length: u64) -> io::Result<()> {
     let mut scratch = vec![0u8; WARM_STEP_BYTES.min(usize::try_from(length).unwrap_or(usize::MAX))];
     let mut at = offset;

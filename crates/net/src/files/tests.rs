@@ -147,5 +147,7 @@ fn a_warmed_file_is_resident() {
     assert!(is_resident(&file, 0, 0));
     // Shorter than the requested range: neither call waits for missing bytes.
     warm(&file, 600_000, 900_000).unwrap();
-    assert!(is_resident(&file, 600_000, 900_000));
+    assert!(!is_resident(&file, 600_000, 900_000));
+    let write_only = fs::File::options().write(true).open(&path).unwrap();
+    assert!(!is_resident(&write_only, 0, 1));
 }

@@ -87,6 +87,18 @@ fn damage_is_found_before_it_is_sent() {
 }
 
 #[test]
+fn a_segment_that_was_cut_short_is_not_sent_from() {
+    let (_directory, store) = opened();
+    let page = long("http://a/");
+    let range = loaded(&store, &page);
+    range.file.set_len(range.offset + range.length - 1).unwrap();
+    assert!(!page.found(&store).unwrap().is_ready());
+    forget(&store, &page);
+    assert!(!brought(&store, &page.key()));
+    assert_eq!(store.disk_stats().unwrap().errors, 1);
+}
+
+#[test]
 fn leaves_memory_with_its_segment() {
     let (directory, store) = opened();
     let page = long("http://a/");
