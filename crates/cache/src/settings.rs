@@ -72,8 +72,8 @@ pub struct FilterSettings {
     /// one of them, the first if none matches. If empty, every spelling is a variant.
     #[setting(default = [], example = ["en", "de", "pt-BR"])]
     pub languages: Vec<String>,
-    /// How many variants (`Vary`) one key may have; the least used is evicted first. Of one URL, 1024
-    /// responses are stored, whatever `key` distinguishes.
+    /// How many variants (`Vary`) one key may have; the least used is evicted first. Of one URL,
+    /// 1024 responses are stored, whatever `key` distinguishes.
     #[setting(default = 32, range = 1..=1024)]
     pub variants: u32,
     /// How long the cache remembers that a response could not be stored, so that requests for it do

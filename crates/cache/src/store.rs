@@ -206,9 +206,9 @@ impl Store {
     }
 
     /// Stores an object in place of the one of the same key, whose transcoded codings are removed.
-    /// Of a primary key, at most `variants_max` responses are stored. The bytes of the object must be its
-    /// own and of exact capacity: a slice keeps its whole block alive, and a shortened buffer stays
-    /// in the larger block, both uncounted.
+    /// Of a primary key, at most `variants_max` responses are stored. The bytes of the object must
+    /// be its own and of exact capacity: a slice keeps its whole block alive, and a shortened
+    /// buffer stays in the larger block, both uncounted.
     pub fn insert(
         &self,
         object: Object,

@@ -136,8 +136,8 @@ impl Decoder {
     }
 
     /// Signals the end of the input, which must be the end of the compressed stream too. All output
-    /// must have been taken before. No input at all is an empty body: servers send `Content-Encoding`
-    /// with responses that have no content, such as a redirect.
+    /// must have been taken before. No input at all is an empty body: servers send
+    /// `Content-Encoding` with responses that have no content, such as a redirect.
     pub fn finish(&mut self) -> Result<(), DecodeError> {
         if let Some(failed) = self.failed {
             return Err(failed);

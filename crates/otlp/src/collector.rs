@@ -29,8 +29,8 @@ const RETRY_MAX: Duration = Duration::from_secs(30);
 /// How often a batch is sent before it is dropped.
 const ATTEMPTS: u32 = 5;
 
-/// The pause before a batch is sent again: at least this one and the one that the collector demands,
-/// up to the bound. Many servers of one collector do not return at the same moment.
+/// The pause before a batch is sent again: at least this one and the one that the collector
+/// demands, up to the bound. Many servers of one collector do not return at the same moment.
 fn jittered(pause: Duration, demanded: Option<Duration>) -> Duration {
     let least = pause.max(demanded.unwrap_or_default()).min(RETRY_MAX);
     least.mul_f64(1.0 + 0.25 * fastrand::f64())

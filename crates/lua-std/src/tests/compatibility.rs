@@ -101,7 +101,8 @@ fn patches_replace_the_methods_of_a_class() {
                 local made = 0
                 local Cart = {{ limit = ]] .. version .. [[, log = function() return "own" end }}
                 Cart.__index = Cart
-                function Cart:total() return made, "version ]] .. version .. [[" end ]] .. more .. [[
+                function Cart:total() return made, "version ]] .. version .. [[" end
+                ]] .. more .. [[
                 local M = {{}}
                 function M.new() made = made + 1 return setmetatable({{}}, Cart) end
                 function M.set_log(log) Cart.log = log end

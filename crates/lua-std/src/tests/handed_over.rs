@@ -3,8 +3,8 @@
 
 use crate::testing::timed_output;
 
-/// Runs a program that closes coroutines with `late(begin, hand)`: `begin` runs until it waits, then
-/// `hand` wakes it, and it is closed before it runs.
+/// Runs a program that closes coroutines with `late(begin, hand)`: `begin` runs until it waits,
+/// then `hand` wakes it, and it is closed before it runs.
 fn handed_over(program: &str) -> Vec<String> {
     let head = r#"
         local silly, task, time = require "silly", require "silly.task", require "silly.time"

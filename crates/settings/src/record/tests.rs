@@ -106,7 +106,7 @@ fn ranges_hold_for_optional_fields_too() {
 }
 
 #[test]
-fn a_value_that_was_rejected_is_used_by_nobody() {
+fn a_value_that_was_rejected_is_not_used() {
     let with = |node: Node| {
         let mut report = Report::new();
         let value = Server::read(&node, &mut Reader::new(&mut report)).unwrap();

@@ -327,8 +327,8 @@ impl Shard {
         })
     }
 
-    /// Makes room for one more variant of a primary key that has `most` under other keys, and for one
-    /// more response of its URL: removes the least used, of these the oldest.
+    /// Makes room for one more variant of a primary key that has `most` under other keys, and for
+    /// one more response of its URL: removes the least used, of these the oldest.
     pub(in crate::store) fn limit_variants(
         &mut self,
         (hash, url_hash): (u64, u64),
