@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -226,11 +227,14 @@ def test_a_job_that_runs_for_too_long_is_ended(running, name):
 
 
 def test_a_coroutine_that_exits_ends_neither_its_worker_nor_other_jobs(running):
-    process = ask(running, "result", "process", enqueue(running, "process"))
+    supervisor = running.process.pid
+    workers = Path(f"/proc/{supervisor}/task/{supervisor}/children")
+    before = workers.read_text().split()
     for _ in range(5):
         failed = ask(running, "result", "exits", enqueue(running, "exits"))
         assert failed == "failed: SystemExit: 3"
-    assert ask(running, "result", "process", enqueue(running, "process")) == process
+    assert str(ask(running, "result", "process", enqueue(running, "process"))) in before
+    assert workers.read_text().split() == before
 
 
 @pytest.mark.parametrize("name", ["waits", "awaits"])
