@@ -248,6 +248,11 @@ class Server:
     def get(self, target, headers=()):
         return self.ask("GET", target, headers)
 
+    def workers(self):
+        """The process IDs of the children."""
+        supervisor = self.process.pid
+        return Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+
     def signal(self, number):
         os.kill(self.process.pid, number)
 

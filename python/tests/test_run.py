@@ -135,9 +135,8 @@ def test_variables_and_fields_are_added(start_server):
 
 def command_lines(server):
     """What ps shows of the supervisor and its workers."""
-    supervisor = server.process.pid
-    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
-    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in [supervisor, *children]]
+    processes = [server.process.pid, *server.workers()]
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes]
     return [line.rstrip(b"\0").decode() for line in lines]
 
 

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -227,14 +226,12 @@ def test_a_job_that_runs_for_too_long_is_ended(running, name):
 
 
 def test_a_coroutine_that_exits_ends_neither_its_worker_nor_other_jobs(running):
-    supervisor = running.process.pid
-    workers = Path(f"/proc/{supervisor}/task/{supervisor}/children")
-    before = workers.read_text().split()
+    before = running.workers()
     for _ in range(5):
         failed = ask(running, "result", "exits", enqueue(running, "exits"))
         assert failed == "failed: SystemExit: 3"
     assert str(ask(running, "result", "process", enqueue(running, "process"))) in before
-    assert workers.read_text().split() == before
+    assert running.workers() == before
 
 
 @pytest.mark.parametrize("name", ["waits", "awaits"])
