@@ -15,7 +15,7 @@ use net::tls::ServerTls;
 use net::{Bind, ListenOptions};
 use otlp::{ExportPlan, TracePlan};
 use plugin::problem::ErrorPages;
-use plugin::{FilterPlan, HandlerPlan};
+use plugin::{FilterPlan, HandlerPlan, RouteNames};
 use redis::RedisPlan;
 use router::{RouteId, Router};
 use settings::{Cidr, FilePath, Secret, Span};
@@ -139,8 +139,8 @@ pub struct ListenerTls {
 /// Which way requests go.
 pub struct RoutePlan {
     pub name: String,
-    /// See [`plugin::RouteNames`].
-    pub identity: String,
+    /// See [`RouteNames`]; `None` if it is the name.
+    pub identity: Option<String>,
     /// In the order of requests; those of `defaults` come first.
     pub filters: Vec<Arc<dyn FilterPlan>>,
     /// Where each of them is written.
@@ -153,6 +153,12 @@ pub struct RoutePlan {
 }
 
 impl RoutePlan {
+    /// The names for its filters.
+    pub fn names(&self) -> RouteNames<'_> {
+        let shown = self.name.as_str();
+        RouteNames { shown, identity: self.identity.as_deref().unwrap_or(shown) }
+    }
+
     /// The handler, and those among the settings of filters.
     pub fn handlers(&self) -> impl Iterator<Item = &Arc<dyn HandlerPlan>> {
         let of_filters = self.filters.iter().flat_map(|filter| filter.handlers());

@@ -321,8 +321,10 @@ fn targets(
 ) -> Result<Vec<PurgeTarget>, CacheRequestError> {
     // Routes may normalise URLs differently: each computes its own key.
     let urls = |text: &str| -> Result<BTreeSet<Box<[u8]>>, CacheRequestError> {
-        let urls: BTreeSet<_> =
-            plans.iter().filter_map(|(route, plan)| plan.url(&route.identity, text)).collect();
+        let urls: BTreeSet<_> = plans
+            .iter()
+            .filter_map(|(route, plan)| plan.url(route.names().identity, text))
+            .collect();
         match urls.is_empty() && !plans.is_empty() {
             true => {
                 let said = format!("\"{text}\" is not an absolute URL: write http://host/path");
@@ -363,7 +365,7 @@ pub(crate) fn explain_cache(
         return Ok(explanation("pass", &said, Some(&route.name), None, (&[], &masks)));
     };
     let now_secs = wall_secs();
-    let found = explain(&cache, filter, &route.identity, &asked, now_secs);
+    let found = explain(&cache, filter, route.names().identity, &asked, now_secs);
     let stored: Vec<ObjectDescription> = found
         .url
         .iter()

@@ -17,9 +17,7 @@ use http_server::{
     ConnectionTimeouts, ListenerSnapshot, ListenerTls, LiveLog, Tracer, TracerSettings,
 };
 use message::{Bounds, Fault, Request, Response, RouteInfo, TraceQueue};
-use plugin::{
-    CredentialPlace, Dispatch, Route, RouteNames, Shared, Stage, Subrequests, WorkerContext,
-};
+use plugin::{CredentialPlace, Dispatch, Route, Shared, Stage, Subrequests, WorkerContext};
 use router::{Input, RouteLookup, Router};
 use settings::Cidr;
 use tls_settings::PlainHttp;
@@ -221,8 +219,7 @@ fn build_route(route: &RoutePlan, worker: &WorkerContext) -> Route {
         metrics: worker.telemetry.route(worker.index, &route.name),
         log: route.log.clone(),
     };
-    let names = RouteNames { shown: &route.name, identity: &route.identity };
-    let filters = route.filters.iter().map(|filter| filter.build_on(names, worker));
+    let filters = route.filters.iter().map(|filter| filter.build_on(route.names(), worker));
     Route::from_info(info, filters.collect(), route.handler.build(worker))
 }
 

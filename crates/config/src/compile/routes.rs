@@ -186,16 +186,14 @@ fn first_path(route: &RouteSettings) -> String {
     route.r#match.path.first().map_or_else(|| "*".to_owned(), ToString::to_string)
 }
 
-/// What tells a route from those of other configurations: its name, or else its path with a digest
-/// of all that it matches. No name has a control character.
-fn identity(route: &RouteSettings) -> String {
-    match &route.name {
-        Some(name) => name.value.clone(),
-        None => {
-            let matches = route.r#match.describe();
-            format!("{}\u{1}{}", first_path(route), version_of([matches.as_str()]))
-        }
+/// What tells a route without a name from those of other configurations: its path with a digest of
+/// all that it matches. No name has a control character.
+fn identity(route: &RouteSettings) -> Option<String> {
+    if route.name.is_some() {
+        return None;
     }
+    let matches = route.r#match.describe();
+    Some(format!("{}\u{1}{}", first_path(route), version_of([matches.as_str()])))
 }
 
 fn check_path_variables<'v>(
@@ -251,7 +249,7 @@ routes:
             let text = text.replace('"', "");
             let loaded = load(&TextSource::new("t", &text), &|_| None, &Kinds::all());
             let plan = loaded.unwrap_or_else(|report| panic!("{report}")).plan;
-            plan.routes.iter().map(|route| route.identity.clone()).collect()
+            plan.routes.iter().map(|route| route.names().identity.to_owned()).collect()
         };
         let one = "{ match: { path: /a, when: { ip: 10.0.0.0/8 } }, handler: { respond: {} } }";
         let two = "{ match: /a, handler: { respond: {} } }";
